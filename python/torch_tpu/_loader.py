@@ -1,0 +1,50 @@
+"""Registers device "tpu" with torch. Called by `import torch` through the entry point group
+`torch.backends`; must never raise, because torch would then refuse to be imported."""
+
+import sys
+import warnings
+
+SUPPORTED_TORCH = "2.13."
+
+_state = {"loaded": False, "error": None}
+
+
+def load() -> bool:
+    """Registers the device once. Returns False, after one warning, where that is impossible."""
+    if _state["loaded"] or _state["error"] is not None:
+        return _state["loaded"]
+    try:
+        _register()
+        _state["loaded"] = True
+    except Exception as error:  # noqa: BLE001  an exception here would break `import torch`
+        _state["error"] = error
+        warnings.warn(f"device 'tpu' is not available: {error}", RuntimeWarning, stacklevel=2)
+    return _state["loaded"]
+
+
+def error() -> Exception | None:
+    """Why load() failed, or None."""
+    return _state["error"]
+
+
+def _register():
+    import torch
+
+    if not torch.__version__.startswith(SUPPORTED_TORCH):
+        raise RuntimeError(f"torch_tpu was built for torch {SUPPORTED_TORCH}*, but torch {torch.__version__} is installed")
+    from torch_tpu import _C, plugins
+
+    _C.configure(plugins.cpu_plugins(), plugins.libtpu())
+    torch.utils.rename_privateuse1_backend("tpu")
+    _C.register_kernels()
+
+    from torch_tpu import backends, tpu
+
+    torch._register_device_module("tpu", tpu)
+    sys.modules["torch.tpu"] = tpu
+    torch.backends.tpu = backends
+    sys.modules["torch.backends.tpu"] = backends
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    # Lazily initialised modules may move before their parameters exist.
+    torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.tpu)
+    torch.set_autocast_dtype("tpu", torch.bfloat16)

@@ -1,0 +1,63 @@
+"""torch.compile(backend="tpu"), and what Dynamo asks about the device.
+
+Graphs are traced to ATen by AOTAutograd and then recorded call by call: the engine turns what a
+graph records into one program, keyed and cached like eager ones.
+"""
+
+import torch
+from torch._dynamo import device_interface
+from torch._dynamo.backends.common import aot_autograd
+from functorch.compile import make_boxed_func
+
+
+class TpuInterface(device_interface.DeviceInterface):
+    """Dynamo's view of torch.tpu."""
+
+    Stream = torch.Stream
+    Event = torch.Event
+
+    class device:
+        def __new__(cls, index):
+            return torch.tpu.device(index)
+
+    class Worker:
+        @staticmethod
+        def set_device(device: int):
+            torch.tpu.set_device(device)
+
+        @staticmethod
+        def current_device():
+            return torch.tpu.current_device()
+
+        @staticmethod
+        def get_device_properties(device=None):
+            return torch.tpu.get_device_properties(device)
+
+    current_device = staticmethod(lambda: torch.accelerator.current_device_index())
+    set_device = staticmethod(lambda device: torch.tpu.set_device(device))
+    device_count = staticmethod(lambda: torch.tpu.device_count())
+    is_available = staticmethod(lambda: torch.tpu.is_available())
+    synchronize = staticmethod(lambda device=None: torch.accelerator.synchronize())
+    exchange_device = staticmethod(lambda device: torch.tpu._exchange_device(device))
+    maybe_exchange_device = staticmethod(lambda device: torch.tpu._maybe_exchange_device(device))
+    current_stream = staticmethod(lambda device=None: torch.accelerator.current_stream())
+    get_raw_stream = staticmethod(lambda device: 0)
+    get_device_properties = staticmethod(lambda device=None: torch.tpu.get_device_properties(device))
+    get_compute_capability = staticmethod(lambda device=None: (0, 0))
+    is_bf16_supported = staticmethod(lambda including_emulation=True: True)
+    is_dtype_supported = staticmethod(lambda dtype, including_emulation=True: True)
+
+
+def _compile_graph(graph_module, example_inputs):
+    return make_boxed_func(graph_module.forward)
+
+
+_backend = aot_autograd(fw_compiler=_compile_graph, keep_inference_input_mutations=True)
+
+
+def tpu(graph_module, example_inputs, **kwargs):
+    """The Dynamo backend "tpu"."""
+    # Core registers an interface of its own for "tpu" on first use; ours must come after it.
+    list(device_interface.get_registered_device_interfaces())
+    device_interface.register_interface_for_device("tpu", TpuInterface)
+    return _backend(graph_module, example_inputs)

@@ -1,0 +1,49 @@
+#include "base/env.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+namespace torch_tpu::env {
+
+const Variable kPlugin{"TORCH_TPU_PJRT_PLUGIN", "",
+                       "Path of the PJRT plugin to load instead of the one found automatically."};
+const Variable kCpuDevices{"TORCH_TPU_CPU_DEVICES", "1",
+                           "How many devices the XLA:CPU platform shows (tpu:0, tpu:1, ...)."};
+const Variable kMode{"TORCH_TPU_MODE", "fused",
+                     "Eager mode: fused, strict (one program per op) or blocking (strict, and wait)."};
+const Variable kDebug{"TORCH_TPU_DEBUG", "",
+                      "A folder: every compiled program is written there as StableHLO with Python lines."};
+const Variable kFallback{"TORCH_TPU_FALLBACK", "0",
+                         "1 runs operators without a lowering on the CPU, with one warning per operator."};
+const Variable kCutWindow{"TORCH_TPU_CUT_WINDOW", "512",
+                          "The most ops a fused program holds; smaller compiles sooner, larger fuses more."};
+const Variable kMemoryLimit{"TORCH_TPU_MEMORY_LIMIT_BYTES", "0",
+                            "Device memory in bytes; 0 takes what the device or the machine has."};
+
+std::span<const Variable* const> table() {
+  static constexpr std::array kTable{&kPlugin,   &kCpuDevices, &kMode,       &kDebug,
+                                     &kFallback, &kCutWindow,  &kMemoryLimit};
+  return kTable;
+}
+
+std::string text(const Variable& variable) {
+  const char* value = std::getenv(variable.name);
+  return value != nullptr ? value : variable.default_value;
+}
+
+int64_t integer(const Variable& variable) {
+  const auto parse = [](const std::string& digits, int64_t fallback) {
+    int64_t number = fallback;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    return error == std::errc() && end == digits.data() + digits.size() ? number : fallback;
+  };
+  return parse(text(variable), parse(variable.default_value, 0));
+}
+
+bool flag(const Variable& variable) {
+  const std::string value = text(variable);
+  return !(value.empty() || value == "0" || value == "false" || value == "off" || value == "no");
+}
+
+}  // namespace torch_tpu::env

@@ -1,0 +1,42 @@
+// Where a stream of recorded ops is cut into programs.
+//
+// The rule looks at content only. Each op gets a rolling hash of the last few signatures; when the
+// pending ops fill the window, the cut comes after the op with the smallest hash (the last such
+// one). A loop shorter than the window therefore cuts at the same op of its body each time, and a
+// longer one always cuts at its own minimum: from the second turn on the programs repeat, whatever
+// the phase in which the loop was entered. This is winnowing (Schleimer, Wilkerson, Aiken,
+// SIGMOD 2003) applied to programs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/hash.h"
+
+namespace torch_tpu::engine {
+
+/// Not thread-safe; the queue that owns it locks.
+class CutRule {
+ public:
+  /// `window`: the most ops a program holds. `byte_limit`: all pending ops are cut off once their
+  /// results exceed it.
+  CutRule(size_t window, int64_t byte_limit) : window_(window), byte_limit_(byte_limit) {}
+
+  /// Appends the next op; returns how many of the oldest pending ops form a program now (0: none).
+  /// The caller runs them; the rest stay pending.
+  size_t append(const Hash128& signature, int64_t result_bytes);
+  /// Everything pending was run for another reason (a host read): forget the history.
+  void reset();
+
+ private:
+  static constexpr size_t kHistory = 4;  // signatures in one rolling hash
+
+  const size_t window_;
+  const int64_t byte_limit_;
+  int64_t bytes_ = 0;
+  std::vector<uint64_t> history_;
+  std::vector<uint64_t> pending_;  // one content hash per pending op
+};
+
+}  // namespace torch_tpu::engine

@@ -1,0 +1,457 @@
+#include "engine/queue.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "base/env.h"
+#include "engine/counters.h"
+#include "ops/op.h"
+
+namespace torch_tpu::engine {
+namespace {
+
+constexpr int64_t kPendingByteLimit = int64_t{2} << 30;
+// Programs that touch less than this are not worth the compiler's full effort.
+constexpr int64_t kQuickProgramBytes = int64_t{256} << 10;
+
+std::atomic<Mode>& mode_storage() {
+  static std::atomic<Mode> instance = [] {
+    const std::string name = env::text(env::kMode);
+    return name == "strict" ? Mode::kStrict : name == "blocking" ? Mode::kBlocking : Mode::kFused;
+  }();
+  return instance;
+}
+
+std::atomic<SourceLine> source_line{nullptr};
+
+std::string megabytes(int64_t bytes) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.2f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+int64_t capacity_of(const pjrt::Device& device) {
+  const int64_t limit = env::integer(env::kMemoryLimit);
+  return limit > 0 ? limit : device.memory_bytes;
+}
+
+void dump(const Hash128& key, const std::string& text) {
+  const std::filesystem::path folder = env::text(env::kDebug);
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  std::ofstream(folder / (key.hex() + ".mlir")) << text;
+}
+
+}  // namespace
+
+Mode mode() { return mode_storage(); }
+void set_mode(Mode mode) { mode_storage() = mode; }
+void set_source_line(SourceLine function) { source_line = function; }
+
+struct Queue::Program {
+  size_t count = 0;        // leading nodes of the graph
+  size_t outputs_end = 0;  // their results
+  std::vector<uint32_t> results;   // results that somebody still wants
+  std::vector<uint8_t> needed;     // per node: a wanted result depends on it
+  std::vector<uint32_t> leaves;    // inputs that needed nodes use
+  std::vector<uint8_t> donate;     // parallel to leaves
+  Hash128 key;
+  std::vector<std::shared_ptr<pjrt::Buffer>> buffers;  // parallel to results, after run()
+};
+
+Tensor::~Tensor() {
+  if (output_ >= 0) queue_->forget(*this);
+}
+
+Queue::Queue(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& cache, int device_index)
+    : client_(std::move(client)),
+      cache_(cache),
+      device_index_(device_index),
+      memory_limit_bytes_(capacity_of(client_->devices()[device_index])),
+      cut_(static_cast<size_t>(std::max<int64_t>(1, env::integer(env::kCutWindow))), kPendingByteLimit) {}
+
+Status Queue::check_capacity(int64_t bytes) const {
+  if (memory_limit_bytes_ <= 0) return {};
+  const int64_t in_use = pjrt::memory_statistics(device_index_).live_bytes;
+  if (bytes <= memory_limit_bytes_ - in_use) return {};
+  return {Code::kOutOfMemory, "tpu:" + std::to_string(device_index_) + " out of memory. Tried to allocate " +
+                                  megabytes(bytes) + ". The device has " + megabytes(memory_limit_bytes_) +
+                                  ", of which " + megabytes(in_use) + " are in use."};
+}
+
+int Queue::word_count(const ops::Call& call) { return call.scalar_words() + (call.op->traits.random ? 2 : 0); }
+
+Result<Queue::Reference> Queue::reference_to(const TensorPtr& tensor) {
+  if (tensor->output_ >= 0) return tensor->output_;
+  if (!tensor->error_.ok()) return tensor->error_;
+  if (tensor->leaf_epoch_ != epoch_) {
+    tensor->leaf_epoch_ = epoch_;
+    tensor->leaf_ = static_cast<int32_t>(graph_.leaves.size());
+    graph_.leaves.push_back({tensor->buffer_, {}});
+  }
+  return -1 - tensor->leaf_;
+}
+
+void Queue::append(const ops::CallPtr& call, std::span<const Reference> references,
+                   std::span<const uint64_t> words, std::span<Tensor* const> outputs, std::string source) {
+  Node node{call.get(),
+            static_cast<uint32_t>(graph_.references.size()),
+            static_cast<uint32_t>(graph_.words.size()),
+            static_cast<uint32_t>(graph_.outputs.size()),
+            static_cast<uint32_t>(graph_.leaves.size()),
+            graph_.nodes.empty() ? Hash128() : graph_.nodes.back().hash};
+  node.hash.append(call->hash);
+  for (const Reference reference : references) node.hash.append(static_cast<uint64_t>(reference));
+  const auto index = static_cast<uint32_t>(graph_.nodes.size());
+  for (Tensor* output : outputs) {
+    if (output != nullptr) output->output_ = static_cast<int32_t>(graph_.outputs.size());
+    graph_.outputs.push_back(output);
+    graph_.producers.push_back(index);
+  }
+  graph_.references.insert(graph_.references.end(), references.begin(), references.end());
+  graph_.words.insert(graph_.words.end(), words.begin(), words.end());
+  graph_.sources.push_back(std::move(source));
+  graph_.calls.push_back(call);
+  graph_.nodes.push_back(node);
+}
+
+Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span<const TensorPtr> inputs,
+                                             std::span<const uint64_t> words) {
+  static const bool debugging = !env::text(env::kDebug).empty();
+  int64_t bytes = 0;
+  for (const hlo::Type& type : call->outputs) bytes += type.bytes();
+  if (bytes > memory_limit_bytes_ / 2) RETURN_IF_ERROR(check_capacity(bytes));
+  std::string source;
+  if (debugging && source_line.load() != nullptr) source = source_line.load()();
+  std::vector<TensorPtr> results;
+  std::vector<Tensor*> outputs;
+  for (const hlo::Type& type : call->outputs) {
+    results.push_back(std::make_shared<Tensor>(this, type));
+    outputs.push_back(results.back().get());
+  }
+
+  const std::lock_guard lock(mutex_);
+  InlineVector<Reference, 8> references;
+  for (const TensorPtr& input : inputs) {
+    ASSIGN_OR_RETURN(const Reference reference, reference_to(input));
+    references.push_back(reference);
+  }
+  append(call, references, words, outputs, std::move(source));
+  ++counters().ops_recorded;
+  if (mode() == Mode::kFused) {
+    // An error of the cut-off program stays with its results until somebody reads them.
+    if (const size_t count = cut_.append(call->hash, bytes); count > 0) (void)flush_locked(count);
+    return results;
+  }
+  RETURN_IF_ERROR(flush_locked(graph_.nodes.size()));
+  if (mode() == Mode::kBlocking) {
+    for (const TensorPtr& result : results) RETURN_IF_ERROR(result->buffer_->await());
+  }
+  return results;
+}
+
+TensorPtr Queue::adopt(std::shared_ptr<pjrt::Buffer> buffer) {
+  auto tensor = std::make_shared<Tensor>(this, buffer->type());
+  tensor->buffer_ = std::move(buffer);
+  return tensor;
+}
+
+Result<std::shared_ptr<pjrt::Buffer>> Queue::materialize(const TensorPtr& tensor) {
+  const std::lock_guard lock(mutex_);
+  if (tensor->output_ >= 0) {
+    cut_.reset();
+    (void)flush_locked(graph_.nodes.size());  // the tensor itself carries its error
+  }
+  if (!tensor->error_.ok()) return tensor->error_;
+  return tensor->buffer_;
+}
+
+Status Queue::flush() {
+  const std::lock_guard lock(mutex_);
+  cut_.reset();
+  return flush_locked(graph_.nodes.size());
+}
+
+Status Queue::synchronize() {
+  std::shared_ptr<pjrt::Buffer> last;
+  {
+    const std::lock_guard lock(mutex_);
+    cut_.reset();
+    (void)flush_locked(graph_.nodes.size());
+    last = last_result_;
+    if (!first_error_.ok()) return std::exchange(first_error_, Status());
+  }
+  return last ? last->await() : Status();
+}
+
+void Queue::forget(Tensor& tensor) {
+  const std::lock_guard lock(mutex_);
+  if (tensor.output_ >= 0) graph_.outputs[tensor.output_] = nullptr;
+}
+
+Queue::Program Queue::plan(size_t count) {
+  Program program;
+  program.count = count;
+  const size_t total = graph_.nodes.size();
+  program.outputs_end = count == total ? graph_.outputs.size() : graph_.nodes[count].first_output;
+  const size_t references_end = count == total ? graph_.references.size() : graph_.nodes[count].first_reference;
+
+  std::vector<uint8_t> wanted(program.outputs_end);
+  for (size_t i = 0; i < program.outputs_end; ++i) wanted[i] = graph_.outputs[i] != nullptr;
+  std::vector<uint8_t> leaf_needed_later(graph_.leaves.size());
+  for (size_t i = references_end; i < graph_.references.size(); ++i) {
+    const Reference reference = graph_.references[i];
+    if (reference < 0) leaf_needed_later[-1 - reference] = 1;
+    if (reference >= 0 && static_cast<size_t>(reference) < program.outputs_end) wanted[reference] = 1;
+  }
+  for (size_t i = 0; i < program.outputs_end; ++i) {
+    if (wanted[i]) program.results.push_back(static_cast<uint32_t>(i));
+  }
+
+  // Backwards: a node is needed when one of its results is wanted or feeds a needed node.
+  program.needed.assign(count, 0);
+  std::vector<uint8_t> leaf_needed(graph_.leaves.size());
+  for (size_t i = count; i-- > 0;) {
+    const Node& node = graph_.nodes[i];
+    const size_t last_output = i + 1 < total ? graph_.nodes[i + 1].first_output : graph_.outputs.size();
+    for (size_t k = node.first_output; k < last_output; ++k) program.needed[i] |= wanted[k];
+    if (!program.needed[i]) continue;
+    for (size_t k = 0; k < node.call->inputs.size(); ++k) {
+      const Reference reference = graph_.references[node.first_reference + k];
+      if (reference < 0) {
+        leaf_needed[-1 - reference] = 1;
+      } else {
+        wanted[reference] = 1;
+      }
+    }
+  }
+
+  program.key = count > 0 ? graph_.nodes[count - 1].hash : Hash128();
+  for (const uint32_t result : program.results) program.key.append(uint64_t{result});
+  for (size_t i = 0; i < leaf_needed.size(); ++i) {
+    if (!leaf_needed[i]) continue;
+    const Leaf& leaf = graph_.leaves[i];
+    // Only this graph still holds the buffer: its memory may become a result.
+    const bool donate = leaf.buffer != nullptr && leaf.buffer.use_count() == 1 && !leaf_needed_later[i];
+    program.leaves.push_back(static_cast<uint32_t>(i));
+    program.donate.push_back(donate);
+    program.key.append(uint64_t{donate});
+  }
+  return program;
+}
+
+Result<std::string> Queue::emit(const Program& program) const {
+  hlo::Builder builder;
+  hlo::Values leaves(graph_.leaves.size());
+  for (size_t i = 0; i < program.leaves.size(); ++i) {
+    const uint32_t leaf = program.leaves[i];
+    leaves[leaf] = builder.parameter(graph_.leaves[leaf].buffer->type(), program.donate[i] != 0);
+  }
+  int64_t integers = 0;
+  int64_t floats = 0;
+  for (size_t i = 0; i < program.count; ++i) {
+    if (!program.needed[i]) continue;
+    const ops::Call& call = *graph_.nodes[i].call;
+    for (const ops::ScalarSlot& slot : call.scalars) (slot.is_integer() ? integers : floats) += slot.words();
+    if (call.op->traits.random) integers += 2;
+  }
+  const hlo::DType float_dtype =
+      client_->platform() == pjrt::Platform::kTpu ? hlo::DType::kF32 : hlo::DType::kF64;
+  hlo::Value packed_integers;
+  hlo::Value packed_floats;
+  if (integers > 0) packed_integers = builder.parameter({hlo::DType::kS64, {integers}});
+  if (floats > 0) packed_floats = builder.parameter({float_dtype, {floats}});
+  int64_t next_integer = 0;
+  int64_t next_float = 0;
+  const auto unpack = [](const hlo::Value& packed, int64_t& next) {
+    const int64_t position = next++;
+    return hlo::reshape(hlo::slice_dim(packed, 0, position, position + 1), hlo::Dims{});
+  };
+
+  hlo::Values outputs(program.outputs_end);
+  for (size_t i = 0; i < program.count; ++i) {
+    if (!program.needed[i]) continue;
+    const Node& node = graph_.nodes[i];
+    const ops::Call& call = *node.call;
+    builder.comment(call.op->name + (graph_.sources[i].empty() ? "" : "  " + graph_.sources[i]));
+    hlo::Values inputs;
+    for (size_t k = 0; k < call.inputs.size(); ++k) {
+      const Reference reference = graph_.references[node.first_reference + k];
+      inputs.push_back(reference < 0 ? leaves[-1 - reference] : outputs[reference]);
+    }
+    hlo::Values scalars;
+    for (const ops::ScalarSlot& slot : call.scalars) {
+      hlo::Value scalar = unpack(slot.is_integer() ? packed_integers : packed_floats,
+                                 slot.is_integer() ? next_integer : next_float);
+      if (slot.words() == 2) scalar = hlo::complex(scalar, unpack(packed_floats, next_float));
+      scalars.push_back(hlo::convert(scalar, slot.dtype));
+    }
+    hlo::Value seed;
+    hlo::Value offset;
+    if (call.op->traits.random) {
+      seed = unpack(packed_integers, next_integer);
+      offset = unpack(packed_integers, next_integer);
+    }
+    ASSIGN_OR_RETURN(const hlo::Values results, ops::lower(builder, call, inputs, scalars, seed, offset));
+    for (size_t k = 0; k < results.size(); ++k) {
+      if (!(results[k].type == call.outputs[k])) {
+        return internal_error("the lowering of " + call.op->name + " gave " + results[k].type.text() +
+                              " after it announced " + call.outputs[k].text());
+      }
+      outputs[node.first_output + k] = results[k];
+    }
+  }
+  hlo::Values results;
+  for (const uint32_t result : program.results) results.push_back(outputs[result]);
+  return builder.module(results);
+}
+
+Result<std::shared_ptr<pjrt::Executable>> Queue::executable_for(const Program& program) {
+  if (auto found = cache_.find(program.key)) {
+    ++counters().cache_hits;
+    return found;
+  }
+  ASSIGN_OR_RETURN(const std::string text, emit(program));
+  static const bool debugging = !env::text(env::kDebug).empty();
+  if (debugging) dump(program.key, text);
+  int64_t bytes = 0;
+  for (const uint32_t leaf : program.leaves) bytes += graph_.leaves[leaf].buffer->type().bytes();
+  for (size_t i = 0; i < program.count; ++i) {
+    if (!program.needed[i]) continue;
+    for (const hlo::Type& type : graph_.nodes[i].call->outputs) bytes += type.bytes();
+  }
+  pjrt::CompileOptions options;
+  options.effort = bytes < kQuickProgramBytes ? pjrt::Effort::kQuick : pjrt::Effort::kFull;
+  ++counters().compiles;
+  ASSIGN_OR_RETURN(auto executable, client_->compile(text, options));
+  cache_.insert(program.key, executable);
+  return executable;
+}
+
+Result<std::vector<std::shared_ptr<pjrt::Buffer>>> Queue::pack_words(const Program& program) const {
+  InlineVector<int64_t, 16> integers;
+  InlineVector<double, 16> floats;
+  for (size_t i = 0; i < program.count; ++i) {
+    if (!program.needed[i]) continue;
+    const Node& node = graph_.nodes[i];
+    const uint64_t* word = graph_.words.data() + node.first_word;
+    for (const ops::ScalarSlot& slot : node.call->scalars) {
+      for (int k = 0; k < slot.words(); ++k, ++word) {
+        if (slot.is_integer()) {
+          integers.push_back(static_cast<int64_t>(*word));
+        } else {
+          floats.push_back(std::bit_cast<double>(*word));
+        }
+      }
+    }
+    if (node.call->op->traits.random) {
+      integers.push_back(static_cast<int64_t>(word[0]));
+      integers.push_back(static_cast<int64_t>(word[1]));
+    }
+  }
+  std::vector<std::shared_ptr<pjrt::Buffer>> buffers;
+  if (!integers.empty()) {
+    const hlo::Type type{hlo::DType::kS64, {static_cast<int64_t>(integers.size())}};
+    ASSIGN_OR_RETURN(auto buffer, client_->copy_to_device(integers.data(), type, device_index_));
+    buffers.push_back(std::move(buffer));
+  }
+  if (!floats.empty()) {
+    const int64_t count = static_cast<int64_t>(floats.size());
+    if (client_->platform() == pjrt::Platform::kTpu) {
+      const std::vector<float> narrow(floats.begin(), floats.end());
+      ASSIGN_OR_RETURN(auto buffer,
+                       client_->copy_to_device(narrow.data(), {hlo::DType::kF32, {count}}, device_index_));
+      buffers.push_back(std::move(buffer));
+    } else {
+      ASSIGN_OR_RETURN(auto buffer,
+                       client_->copy_to_device(floats.data(), {hlo::DType::kF64, {count}}, device_index_));
+      buffers.push_back(std::move(buffer));
+    }
+  }
+  return buffers;
+}
+
+Status Queue::run(Program& program) {
+  for (const uint32_t leaf : program.leaves) RETURN_IF_ERROR(graph_.leaves[leaf].error);
+  ASSIGN_OR_RETURN(const auto executable, executable_for(program));
+  int64_t bytes = 0;
+  for (const hlo::Type& type : executable->outputs()) bytes += type.bytes();
+  if (bytes > memory_limit_bytes_ / 16) RETURN_IF_ERROR(check_capacity(bytes));
+  ASSIGN_OR_RETURN(const auto packed, pack_words(program));
+  std::vector<pjrt::Buffer*> arguments;
+  std::vector<uint8_t> donate = program.donate;
+  for (const uint32_t leaf : program.leaves) arguments.push_back(graph_.leaves[leaf].buffer.get());
+  for (const auto& buffer : packed) {
+    arguments.push_back(buffer.get());
+    donate.push_back(0);
+  }
+  ++counters().programs_run;
+  for (const uint8_t flag : program.donate) counters().donated_buffers += flag;
+  ASSIGN_OR_RETURN(program.buffers, executable->execute(arguments, donate, device_index_));
+  if (client_->platform() != pjrt::Platform::kCpu && !program.buffers.empty()) last_result_ = program.buffers.back();
+  return {};
+}
+
+void Queue::settle(Program& program, const Status& status) {
+  // Results get their buffers (or the error); ops that stay pending are appended to a new graph.
+  std::vector<std::shared_ptr<pjrt::Buffer>> by_output(program.outputs_end);
+  for (size_t i = 0; i < program.results.size(); ++i) {
+    const uint32_t output = program.results[i];
+    if (status.ok()) by_output[output] = program.buffers[i];
+    if (Tensor* tensor = graph_.outputs[output]) {
+      tensor->output_ = -1;
+      tensor->buffer_ = by_output[output];
+      tensor->error_ = status;
+    }
+  }
+  Graph old = std::move(graph_);
+  graph_ = Graph();
+  ++epoch_;
+  std::vector<int32_t> new_leaf_of_output(program.outputs_end, -1);
+  std::vector<int32_t> new_leaf_of_leaf(old.leaves.size(), -1);
+  const size_t total = old.nodes.size();
+  for (size_t i = program.count; i < total; ++i) {
+    const Node& node = old.nodes[i];
+    const size_t output_end = i + 1 < total ? old.nodes[i + 1].first_output : old.outputs.size();
+    InlineVector<Reference, 8> references;
+    for (size_t k = 0; k < node.call->inputs.size(); ++k) {
+      const Reference reference = old.references[node.first_reference + k];
+      if (reference >= static_cast<Reference>(program.outputs_end)) {
+        references.push_back(reference - static_cast<Reference>(program.outputs_end));
+        continue;
+      }
+      int32_t& leaf = reference < 0 ? new_leaf_of_leaf[-1 - reference] : new_leaf_of_output[reference];
+      if (leaf < 0) {
+        leaf = static_cast<int32_t>(graph_.leaves.size());
+        if (reference < 0) {
+          graph_.leaves.push_back(std::move(old.leaves[-1 - reference]));
+        } else {
+          graph_.leaves.push_back({by_output[reference], status});
+          if (Tensor* tensor = old.outputs[reference]) {
+            tensor->leaf_epoch_ = epoch_;
+            tensor->leaf_ = leaf;
+          }
+        }
+      }
+      references.push_back(-1 - leaf);
+    }
+    append(old.calls[i], references,
+           {old.words.data() + node.first_word, static_cast<size_t>(word_count(*node.call))},
+           {old.outputs.data() + node.first_output, output_end - node.first_output}, std::move(old.sources[i]));
+  }
+}
+
+Status Queue::flush_locked(size_t count) {
+  if (count == 0) return {};
+  Program program = plan(count);
+  Status status;
+  if (!program.results.empty()) {
+    status = run(program);
+    if (!status.ok() && first_error_.ok()) first_error_ = status;
+  }
+  settle(program, status);
+  return status;
+}
+
+}  // namespace torch_tpu::engine

@@ -1,0 +1,66 @@
+#include "engine/runtime.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "base/env.h"
+#include "pjrt/discovery.h"
+
+namespace torch_tpu::engine {
+namespace {
+
+constexpr size_t kProgramCapacity = 8192;
+
+std::mutex creation_mutex;
+std::atomic<Runtime*> current{nullptr};
+
+RuntimeOptions& options() {
+  static RuntimeOptions& instance = *new RuntimeOptions;
+  return instance;
+}
+
+int requested_cpu_devices() {
+  const int64_t count = env::integer(env::kCpuDevices);
+  return static_cast<int>(std::clamp<int64_t>(count, 1, pjrt::kMaxDevices));
+}
+
+}  // namespace
+
+Runtime::Runtime(std::shared_ptr<pjrt::Client> client) : client_(std::move(client)), programs_(kProgramCapacity) {
+  for (const pjrt::Device& device : client_->devices()) {
+    queues_.push_back(std::make_unique<Queue>(client_, programs_, device.local_index));
+  }
+}
+
+void Runtime::configure(RuntimeOptions given) {
+  const std::lock_guard lock(creation_mutex);
+  options() = std::move(given);
+}
+
+bool Runtime::is_created() { return current.load() != nullptr; }
+
+int Runtime::available_devices() {
+  if (Runtime* runtime = current.load()) return runtime->device_count();
+  const std::lock_guard lock(creation_mutex);
+  if (!pjrt::find_plugin(options().cpu_plugins, options().libtpu).ok()) return 0;
+  return requested_cpu_devices();
+}
+
+Result<Runtime*> Runtime::get() {
+  if (pjrt::forked_after_use()) {
+    return Status(Code::kUnavailable,
+                  "Cannot re-initialize the TPU runtime in a forked subprocess. To use it with multiprocessing, "
+                  "you must use the 'spawn' start method");
+  }
+  if (Runtime* runtime = current.load()) return runtime;
+  const std::lock_guard lock(creation_mutex);
+  if (Runtime* runtime = current.load()) return runtime;
+  ASSIGN_OR_RETURN(const std::string path, pjrt::find_plugin(options().cpu_plugins, options().libtpu));
+  ASSIGN_OR_RETURN(auto api, pjrt::Api::load(path));
+  ASSIGN_OR_RETURN(auto client, pjrt::Client::create(std::move(api), requested_cpu_devices()));
+  // Never destroyed: tensors in static Python state may outlive any order we could choose.
+  current = new Runtime(std::move(client));
+  return current.load();
+}
+
+}  // namespace torch_tpu::engine

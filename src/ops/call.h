@@ -1,0 +1,73 @@
+// The immutable description of one operator call: which op, which arguments are tensors, which are
+// numbers known only at run time, and every attribute that shapes the program.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/hash.h"
+#include "hlo/types.h"
+
+namespace torch_tpu::ops {
+
+struct Op;
+
+/// Argument kinds. A tensor argument names an input of the call, a scalar argument a run-time slot.
+struct TensorArg {
+  int input;
+};
+/// Inputs of a tensor list; -1 stands for None.
+struct TensorListArg {
+  std::vector<int> inputs;
+};
+/// A Python number or a 0-dim CPU tensor, delivered at run time: changing it compiles nothing.
+struct ScalarArg {
+  int slot;
+};
+
+/// std::monostate is None (or a default that the lowering may ignore). `double` and
+/// `complex<double>` are numbers that the op declared structural, or one of its special values.
+using Arg = std::variant<std::monostate, TensorArg, TensorListArg, ScalarArg, int64_t, double, bool,
+                         std::vector<int64_t>, std::vector<double>, std::vector<bool>, hlo::DType, std::string>;
+
+/// The run-time slot of a ScalarArg. Integers and booleans travel as 64-bit integers, floats as
+/// doubles, complex numbers as two doubles.
+struct ScalarSlot {
+  hlo::DType dtype = hlo::DType::kF64;
+  /// A Python number: promotes by category only. False for a 0-dim CPU tensor.
+  bool wrapped = true;
+
+  bool is_integer() const { return !hlo::is_inexact(dtype); }
+  int words() const { return hlo::is_complex(dtype) ? 2 : 1; }
+};
+
+/// Results and side information of a lowering that ran once.
+struct Call {
+  const Op* op = nullptr;
+  std::vector<Arg> args;             // by position in the op's schema
+  std::vector<hlo::Type> inputs;     // tensor inputs in order of appearance
+  std::vector<ScalarSlot> scalars;   // run-time numbers in order of appearance
+  /// torch.get_default_dtype(): what integers become under true division and the like.
+  hlo::DType default_dtype = hlo::DType::kF32;
+  Hash128 hash;                      // of all of the above
+
+  /// Filled by infer(): the types of the results, and which of the lowering's results exist (an
+  /// empty Value is None, for example a gradient that output_mask leaves out).
+  std::vector<hlo::Type> outputs;
+  std::vector<bool> returned;
+  /// 64-bit blocks of random bits that the call draws from its generator; filled by infer().
+  int64_t random_blocks = 0;
+
+  /// Words that the scalars of one call take in the engine's packed parameters.
+  int scalar_words() const {
+    int words = 0;
+    for (const ScalarSlot& slot : scalars) words += slot.words();
+    return words;
+  }
+};
+
+using CallPtr = std::shared_ptr<const Call>;
+
+}  // namespace torch_tpu::ops

@@ -1,0 +1,231 @@
+// Connectionist temporal classification: Graves et al., "Connectionist Temporal Classification"
+// (ICML 2006), in log space, with the arguments and results of ATen's LossCTC.
+#include <algorithm>
+#include <limits>
+
+#include "ops/op.h"
+#include "ops/promotion.h"
+
+namespace torch_tpu::ops {
+namespace {
+
+using hlo::Compare;
+using hlo::Reduction;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// The labels with blanks around them ("states"), and what the recursions need of them. Times are the
+/// last dimension, so that one state's emissions are contiguous.
+struct States {
+  int64_t batch, classes, times, count;
+  Value log_probs;      // [batch, classes, times]
+  Value label;          // s32[batch, count]
+  Value rows;           // s32[batch, count, 2]: (batch, label) of each state
+  Value emission;       // [batch, count, times]: the log-probability of the label
+  Value input_lengths;  // s32[batch]
+  Value last;           // s32[batch, 1]: the last state, 2 * target length
+  Value place;          // s32[batch, count]: the number of the state
+};
+
+Value lengths(Lowering& op, int i) {
+  const bool list = std::holds_alternative<std::vector<int64_t>>(op.call().args[i]);
+  return list ? op.builder().integers(op.integers(i), DType::kS32) : hlo::convert(op.tensor(i), DType::kS32);
+}
+
+/// The most labels that a target may have: exact for lengths given as numbers.
+int64_t longest_target(Lowering& op) {
+  if (!std::holds_alternative<std::vector<int64_t>>(op.call().args[3])) return op.tensor(1).dim(-1);
+  int64_t longest = 0;
+  for (const int64_t length : op.integers(3)) longest = std::max(longest, length);
+  return longest;
+}
+
+/// s32[batch, longest] from a padded matrix, or from the concatenation of all targets.
+Value padded_targets(const Value& targets, const Value& target_lengths, int64_t longest) {
+  Builder& builder = *targets.builder;
+  const Value narrow = hlo::convert(targets, DType::kS32);
+  if (targets.rank() == 2) return hlo::slice_dim(narrow, 1, 0, longest);
+  const int64_t batch = target_lengths.dim(0);
+  const Type square{DType::kS32, {batch, batch}};
+  const Value earlier = hlo::compare(Compare::kLt, builder.iota(square, 1), builder.iota(square, 0));
+  const Value wide = hlo::broadcast_in_dim(target_lengths, square.dims, Dims{1});
+  const Value start = hlo::reduce(hlo::select(earlier, wide, hlo::like(wide, 0.0)), Reduction::kSum, Dims{1});
+  const Type type{DType::kS32, {batch, longest}};
+  const Value index = hlo::broadcast_in_dim(start, type.dims, Dims{0}) + builder.iota(type, 1);
+  return hlo::gather(narrow, hlo::reshape(index, Dims{batch, longest, 1}),
+                     {.offset_dims = {},
+                      .collapsed_slice_dims = {0},
+                      .start_index_map = {0},
+                      .slice_sizes = {1},
+                      .index_vector_dim = 2});
+}
+
+/// Arguments from `first`: log_probs, targets, input_lengths, target_lengths. `longest` is the most
+/// labels that a target may have.
+States states(Lowering& op, int first, int64_t blank, int64_t longest) {
+  Builder& builder = op.builder();
+  const Value targets = op.tensor(first + 1);
+  States s;
+  s.log_probs = hlo::transpose(to_compute(op.tensor(first)), Dims{1, 2, 0});
+  s.batch = s.log_probs.dim(0);
+  s.classes = s.log_probs.dim(1);
+  s.times = s.log_probs.dim(2);
+  s.input_lengths = lengths(op, first + 2);
+  const Value target_lengths = lengths(op, first + 3);
+  s.count = 2 * longest + 1;
+  const Value blanks = builder.splat(blank, {DType::kS32, {}});
+  if (longest == 0) {
+    s.label = hlo::broadcast_to(blanks, Dims{s.batch, 1});
+  } else {
+    s.label = hlo::pad(padded_targets(targets, target_lengths, longest), blanks, Dims{0, 1}, Dims{0, 1},
+                       Dims{0, 1});
+  }
+  s.place = builder.iota(s.label.type, 1);
+  s.last = hlo::reshape(target_lengths * 2.0, Dims{s.batch, 1});
+  const Dims expanded{s.batch, s.count, 1};
+  s.rows = hlo::concatenate(
+      {hlo::reshape(builder.iota(s.label.type, 0), expanded), hlo::reshape(s.label, expanded)}, 2);
+  s.emission = hlo::gather(s.log_probs, s.rows,
+                           {.offset_dims = {2},
+                            .collapsed_slice_dims = {0, 1},
+                            .start_index_map = {0, 1},
+                            .slice_sizes = {1, 1, s.times},
+                            .index_vector_dim = 2});
+  return s;
+}
+
+/// x[:, i - by], or `fill` before the first state; negative `by` looks ahead.
+Value shifted(const Value& x, int64_t by, const Value& fill) {
+  const int64_t size = x.dim(1);
+  const Dims none{0, 0};
+  const Dims some{0, std::abs(by)};
+  return by > 0 ? hlo::slice_dim(hlo::pad(x, fill, some, none), 1, 0, size)
+                : hlo::slice_dim(hlo::pad(x, fill, none, some), 1, -by, size - by);
+}
+
+Value never(const Value& x) { return x.builder->splat(-kInfinity, {x.dtype(), {}}); }
+
+/// What is subtracted before exponentiation: -inf would give NaN.
+Value finite_or_zero(const Value& x) {
+  return hlo::select(hlo::compare(Compare::kEq, x, -kInfinity), hlo::like(x, 0.0), x);
+}
+
+Value log_sum(const Value& a, const Value& b, const Value& c) {
+  const Value shift = finite_or_zero(hlo::maximum(hlo::maximum(a, b), c));
+  return hlo::log(hlo::exp(a - shift) + hlo::exp(b - shift) + hlo::exp(c - shift)) + shift;
+}
+
+Value at_time(const Value& x, const Value& t) {
+  const Value zero = hlo::like(t, 0.0);
+  return hlo::reshape(hlo::dynamic_slice(x, {zero, zero, t}, Dims{x.dim(0), x.dim(1), 1}),
+                      Dims{x.dim(0), x.dim(1)});
+}
+
+/// One of the two recursions: `start` gives the states' values where a sequence begins (s32 times
+/// `begin` of [batch, 1]); from there values move by `direction` states and times. All values as
+/// [batch, count, times]; -inf outside a sequence.
+Value recursion(const States& s, int64_t direction, const Value& start, const Value& begin) {
+  Builder& builder = *s.label.builder;
+  const Value fill = never(s.emission);
+  // A blank, or a label equal to the one before, may not be jumped over to.
+  const Value none = builder.splat(int64_t{-1}, {DType::kS32, {}});
+  const Value other = shifted(s.label, 2 * direction, none);
+  const Value jump = hlo::compare(Compare::kNe, other, s.label) & hlo::compare(Compare::kNe, other, none);
+  const Value length = hlo::reshape(s.input_lengths, Dims{s.batch, 1});
+  const auto unfinished = [&](const Values& v) -> Values {
+    return {hlo::compare(Compare::kLt, v[0], static_cast<double>(s.times))};
+  };
+  const auto step = [&](const Values& v) -> Values {
+    const Value t = direction > 0 ? v[0] : static_cast<double>(s.times - 1) - v[0];
+    const Value before = v[1];
+    const Value skip = hlo::select(jump, shifted(before, 2 * direction, fill), fill);
+    const Value moved = log_sum(before, shifted(before, direction, fill), skip) + at_time(s.emission, t);
+    Value now = hlo::select(hlo::compare(Compare::kEq, begin, t), start + at_time(s.emission, t), moved);
+    now = hlo::select(hlo::compare(Compare::kLt, t, length), now, fill);
+    const Value column = hlo::reshape(now, Dims{s.batch, s.count, 1});
+    const Value zero = hlo::like(t, 0.0);
+    return {v[0] + 1.0, now, hlo::dynamic_update_slice(v[2], column, {zero, zero, t})};
+  };
+  const Value first = hlo::broadcast_to(fill, s.label.dims());
+  const Value all = hlo::broadcast_to(fill, s.emission.dims());
+  return hlo::while_loop({builder.splat(int64_t{0}, {DType::kS32, {}}), first, all}, unfinished, step)[2];
+}
+
+/// 0 for the states that `condition` allows, -inf for the others.
+Value only(const Value& condition, const Value& like_dtype) {
+  const Value zero = like_dtype.builder->splat(0.0, {like_dtype.dtype(), {}});
+  return hlo::select(condition, zero, never(like_dtype));
+}
+
+Value alphas(const States& s) {
+  const Value start = hlo::compare(Compare::kLe, s.place, 1.0) & hlo::compare(Compare::kLe, s.place, s.last);
+  return recursion(s, 1, only(start, s.emission), hlo::like(s.last, 0.0));
+}
+
+/// The two states in which a sequence may end.
+Value is_final(const States& s) {
+  return hlo::compare(Compare::kGe, s.place, s.last - 1.0) & hlo::compare(Compare::kLe, s.place, s.last);
+}
+
+Value betas(const States& s) {
+  return recursion(s, -1, only(is_final(s), s.emission),
+                   hlo::reshape(s.input_lengths, Dims{s.batch, 1}) - 1.0);
+}
+
+Values ctc_forward(Lowering& op) {
+  const DType dtype = op.tensor(0).dtype();
+  const States s = states(op, 0, op.integer(4), longest_target(op));
+  const Value alpha = alphas(s);
+  // The log-likelihood: both last states at the last time of each sequence.
+  const Value time = op.builder().iota({DType::kS32, {s.batch, 1, s.times}}, 2);
+  const Value last_time =
+      hlo::compare(Compare::kEq, time, hlo::reshape(s.input_lengths, Dims{s.batch, 1, 1}) - 1.0);
+  const Value fill = never(alpha);
+  const Value final_alpha = hlo::reduce(hlo::select(last_time, alpha, fill), Reduction::kMax, Dims{2});
+  const Value chosen = hlo::select(is_final(s), final_alpha, fill);
+  const Value shift = finite_or_zero(hlo::reduce_keep(chosen, Reduction::kMax, Dims{1}));
+  const Value sum = hlo::reduce(hlo::exp(chosen - shift), Reduction::kSum, Dims{1});
+  Value loss = -(hlo::log(sum) + hlo::reshape(shift, Dims{s.batch}));
+  // No input explains an empty target only.
+  const Value no_input = hlo::compare(Compare::kEq, s.input_lengths, 0.0);
+  const Value no_target = hlo::compare(Compare::kEq, hlo::reshape(s.last, Dims{s.batch}), 0.0);
+  loss = hlo::select(no_input & no_target, hlo::like(loss, 0.0), loss);
+  return {hlo::convert(loss, dtype), hlo::convert(hlo::transpose(alpha, Dims{0, 2, 1}), dtype)};
+}
+
+Values ctc_backward(Lowering& op) {
+  const DType dtype = op.tensor(1).dtype();
+  const States s = states(op, 1, op.integer(7), (op.tensor(6).dim(2) - 1) / 2);
+  const DType wide = s.emission.dtype();
+  const auto per_sequence = [&](int i) {
+    return hlo::reshape(hlo::convert(op.tensor(i), wide), Dims{s.batch, 1, 1});
+  };
+  const Value loss = per_sequence(5);
+  const Value alpha = hlo::transpose(hlo::convert(op.tensor(6), wide), Dims{0, 2, 1});
+  // How likely each state is at each time, given the target.
+  const Value occupancy = hlo::exp(alpha + betas(s) + loss - s.emission);
+  const Value time = op.builder().iota({DType::kS32, {s.batch, 1, s.times}}, 2);
+  const Value inside = hlo::compare(Compare::kLt, time, hlo::reshape(s.input_lengths, Dims{s.batch, 1, 1}));
+  const Value zero = hlo::like(occupancy, 0.0);
+  const Value by_class =
+      hlo::scatter(hlo::like(s.log_probs, 0.0), s.rows, hlo::select(inside, occupancy, zero),
+                   {.update_window_dims = {2},
+                    .inserted_window_dims = {0, 1},
+                    .scatter_dims_to_operand_dims = {0, 1},
+                    .index_vector_dim = 2},
+                   hlo::combiner(Reduction::kSum));
+  // loss * 0 makes an impossible target's gradient NaN in every class, as in torch.
+  Value grad = (hlo::exp(s.log_probs) - by_class + loss * 0.0) * per_sequence(0);
+  grad = hlo::select(inside, grad, hlo::like(grad, 0.0));
+  if (op.flag(8)) grad = hlo::select(hlo::compare(Compare::kEq, loss, kInfinity), hlo::like(grad, 0.0), grad);
+  return {hlo::convert(hlo::transpose(grad, Dims{2, 0, 1}), dtype)};
+}
+
+}  // namespace
+
+OP("aten::_ctc_loss") { return ctc_forward(op); }
+OP("aten::_ctc_loss.Tensor") { return ctc_forward(op); }
+OP("aten::_ctc_loss_backward") { return ctc_backward(op); }
+OP("aten::_ctc_loss_backward.Tensor") { return ctc_backward(op); }
+
+}  // namespace torch_tpu::ops

@@ -1,0 +1,126 @@
+// The matrix exponential and least squares.
+#include <cmath>
+
+#include "ops/linalg.h"
+#include "ops/promotion.h"
+
+namespace torch_tpu::ops {
+namespace {
+
+using namespace hlo;
+
+Value empty(Builder& builder, DType dtype) { return builder.splat(0.0, {dtype, {0}}); }
+
+Value times(const Value& x, double factor) {
+  return is_complex(x.dtype()) ? complex(real(x) * factor, imag(x) * factor) : x * factor;
+}
+
+// The Taylor polynomial of degree 15 in powers of A^4 (Paterson and Stockmeyer).
+Value taylor(const Value& a) {
+  const int64_t n = a.dim(1);
+  const Value eye = broadcast_to(linalg::identity(*a.builder, a.dtype(), n, n), a.dims());
+  const Value a2 = linalg::product(a, a);
+  const Value a3 = linalg::product(a2, a);
+  const Value a4 = linalg::product(a2, a2);
+  const Value powers[4] = {eye, a, a2, a3};
+  Value sum;
+  for (int block = 3; block >= 0; --block) {
+    Value part;
+    for (int i = 0; i < 4; ++i) {
+      const Value term = times(powers[i], 1.0 / std::tgamma(4 * block + i + 1));
+      part = part ? part + term : term;
+    }
+    sum = sum ? linalg::product(sum, a4) + part : part;
+  }
+  return sum;
+}
+
+}  // namespace
+
+// Scaling and squaring: each matrix is halved until its norm is below one.
+OP("aten::linalg_matrix_exp") {
+  const Value a = op.tensor(0);
+  if (a.type.elements() == 0) return {a};
+  const Value matrix = linalg::stacked(a);
+  const int64_t batch = matrix.dim(0);
+  const Value columns = reduce(abs(matrix), Reduction::kSum, Dims{1});
+  const Value norm = reduce(columns, Reduction::kMax, Dims{1});
+  const Value exponent = ceil(log(maximum(norm, like(norm, 1e-30))) * (1.0 / std::log(2.0)));
+  const Value halvings = convert(maximum(exponent, like(exponent, 0.0)), DType::kS32);
+  const Value factor = power(like(norm, 0.5), convert(halvings, norm.dtype()));
+  const Value small = matrix * reshape(linalg::as_dtype(factor, a.dtype()), Dims{batch, 1, 1});
+  const Value most = minimum(reduce(halvings, Reduction::kMax, Dims{0}), op.builder().splat(int64_t{1100}, {DType::kS32, {}}));
+  const Values result = while_loop(
+      {like(most, 0.0), most, halvings, taylor(small)},
+      [](const Values& x) -> Values { return {compare(Compare::kLt, x[0], x[1])}; },
+      [&](const Values& x) -> Values {
+        const Value active = reshape(compare(Compare::kLt, x[0], x[2]), Dims{batch, 1, 1});
+        return {x[0] + 1.0, x[1], x[2], select(active, linalg::product(x[3], x[3]), x[3])};
+      });
+  return {reshape(result[3], a.dims())};
+}
+
+// Every driver: the minimum-norm solution through singular values.
+OP("aten::linalg_lstsq") {
+  const Value a = op.tensor(0);
+  const Value given = op.tensor(1);
+  if (a.rank() < 2) {
+    op.fail("torch.linalg.lstsq: input must have at least 2 dimensions.");
+  }
+  if (given.rank() < 1) {
+    op.fail("torch.linalg.lstsq: other must have at least 1 dimension.");
+  }
+  const std::string driver = op.text(3).empty() ? "gelsy" : op.text(3);
+  Dims vector_dims = a.dims();
+  vector_dims.pop_back();
+  const bool vectors = given.rank() == 1 || (a.rank() - 1 == given.rank() && given.dims() == vector_dims);
+  Dims matrix_dims = given.dims();
+  if (vectors) matrix_dims.push_back(1);
+  const Value b = reshape(given, matrix_dims);
+  const int64_t m = a.dim(-2);
+  const int64_t n = a.dim(-1);
+  if (b.dim(-2) != m) {
+    op.fail(vectors ? "torch.linalg.lstsq: input.size(-2) should match other.size(-1)"
+                    : "torch.linalg.lstsq: input.size(-2) should match other.size(-2)");
+  }
+  const Dims batch = broadcast_dims(op.builder(), linalg::batch_dims(a), linalg::batch_dims(b));
+  const auto widened = [&](const Value& x) {
+    Dims dims = batch;
+    dims.push_back(x.dim(-2));
+    dims.push_back(x.dim(-1));
+    return linalg::stacked(broadcast_to(x, dims));
+  };
+  const Value matrix = widened(a);
+  const Value right = widened(b);
+  const DType real_dtype = real_type(a.dtype());
+  const linalg::Svd svd = linalg::svd(matrix, true, false);
+  Value cutoff = op.builder().splat((real_dtype == DType::kF64 ? 2.2204460492503131e-16 : 1.1920929e-07) *
+                                        static_cast<double>(std::max(m, n)), {real_dtype, {}});
+  if (op.has(2) && driver != "gels") cutoff = op.scalar(2, real_dtype);
+  const int64_t k = std::min(m, n);
+  Value solution = op.builder().splat(0.0, {a.dtype(), {matrix.dim(0), n, right.dim(2)}});
+  Value rank = op.builder().splat(int64_t{0}, {DType::kS64, {matrix.dim(0)}});
+  if (k > 0 && matrix.dim(0) > 0) {
+    const Value largest = slice_dim(svd.s, 1, 0, 1);
+    const Value kept = compare(Compare::kGt, svd.s, largest * cutoff);
+    const Value inverse = select(kept, 1.0 / select(kept, svd.s, like(svd.s, 1.0)), like(svd.s, 0.0));
+    const Value coordinates = linalg::product(linalg::adjoint(svd.u), right);
+    const Value scaled = coordinates * reshape(linalg::as_dtype(inverse, a.dtype()), Dims{matrix.dim(0), k, 1});
+    solution = linalg::product(linalg::adjoint(svd.vh), scaled);
+    rank = reduce(convert(kept, DType::kS64), Reduction::kSum, Dims{1});
+  }
+  Value residuals = empty(op.builder(), real_dtype);
+  if (m > n && driver != "gelsy") {
+    const Value error = linalg::squared_modulus(right - linalg::product(matrix, solution));
+    residuals = linalg::unstacked(reduce(error, Reduction::kSum, Dims{1}), batch);
+  }
+  Dims solution_dims = batch;
+  solution_dims.push_back(n);
+  if (!vectors) solution_dims.push_back(right.dim(2));
+  const bool has_values = driver == "gelsd" || driver == "gelss";
+  return {reshape(solution, solution_dims), residuals,
+          driver == "gels" ? empty(op.builder(), DType::kS64) : reshape(rank, batch),
+          has_values ? linalg::unstacked(svd.s, batch) : empty(op.builder(), real_dtype)};
+}
+
+}  // namespace torch_tpu::ops

@@ -1,0 +1,107 @@
+// Shapes that most pointwise operators share: promote, compute in full precision, round once.
+#pragma once
+
+#include <cmath>
+
+#include "ops/op.h"
+#include "ops/promotion.h"
+
+namespace torch_tpu::ops {
+
+/// x as an operand of a computation whose result is `dtype`: rounded to `dtype`, then widened to its
+/// compute dtype. Rank-0 operands keep full precision, as torch's kernels keep them in opmath type.
+inline Value operand(const Value& x, DType dtype) {
+  const DType compute = compute_dtype(dtype);
+  return hlo::convert(x.rank() == 0 ? x : hlo::convert(x, dtype), compute);
+}
+
+/// `function` applied to the operands in the compute dtype of their common dtype.
+template <class Function>
+Value common_binary(const Lowering& op, const Value& a, const Value& b, Function function) {
+  const DType dtype = result_type(op, {a, b});
+  return hlo::convert(function(operand(a, dtype), operand(b, dtype)), dtype);
+}
+
+/// The common dtype of the values, with integers replaced by the default dtype.
+inline DType inexact_type(const Lowering& op, const Values& values) {
+  const DType dtype = result_type(op, values);
+  return hlo::is_inexact(dtype) ? dtype : op.default_dtype();
+}
+
+/// The same as common_binary for functions with fractional results.
+template <class Function>
+Value inexact_binary(const Lowering& op, const Value& a, const Value& b, Function function) {
+  const DType dtype = inexact_type(op, {a, b});
+  return hlo::convert(function(operand(a, dtype), operand(b, dtype)), dtype);
+}
+
+/// `function` of one operand with a fractional result.
+template <class Function>
+Value inexact_unary(const Lowering& op, const Value& x, Function function) {
+  const Value value = to_inexact(op, x);
+  return hlo::convert(function(to_compute(value)), value.dtype());
+}
+
+/// True where the Scalar argument `i` is known to be `number` (a default may arrive as None).
+inline bool is_number(const Lowering& op, int i, double number) {
+  return !op.has(i) || op.number(i) == number;
+}
+
+inline Value truncate(const Value& x) {
+  return hlo::select(hlo::compare(hlo::Compare::kLt, x, 0.0), hlo::ceil(x), hlo::floor(x));
+}
+
+inline Value conjugate(const Value& x) {
+  return hlo::is_complex(x.dtype()) ? hlo::complex(hlo::real(x), -hlo::imag(x)) : x;
+}
+
+/// |z|, infinite where a part is, whatever the other.
+inline Value modulus(const Value& z) {
+  const Value size = hlo::abs(z);
+  if (!hlo::is_complex(z.dtype())) return size;
+  const Value infinite = hlo::compare(hlo::Compare::kEq, hlo::abs(hlo::real(z)), hlo::like(size, INFINITY)) |
+                         hlo::compare(hlo::Compare::kEq, hlo::abs(hlo::imag(z)), hlo::like(size, INFINITY));
+  return hlo::select(infinite, hlo::like(size, INFINITY), size);
+}
+
+inline Value less(const Value& a, const Value& b) { return hlo::compare(hlo::Compare::kLt, a, b); }
+inline Value less(const Value& a, double b) { return hlo::compare(hlo::Compare::kLt, a, b); }
+inline Value greater(const Value& a, const Value& b) { return hlo::compare(hlo::Compare::kGt, a, b); }
+inline Value greater(const Value& a, double b) { return hlo::compare(hlo::Compare::kGt, a, b); }
+inline Value equal(const Value& a, const Value& b) { return hlo::compare(hlo::Compare::kEq, a, b); }
+inline Value not_equal(const Value& a, const Value& b) { return hlo::compare(hlo::Compare::kNe, a, b); }
+inline Value not_equal(const Value& a, double b) { return hlo::compare(hlo::Compare::kNe, a, b); }
+inline Value equal(const Value& a, double b) { return hlo::compare(hlo::Compare::kEq, a, b); }
+
+/// A polynomial of x by Horner's rule, highest coefficient first.
+inline Value polynomial(const Value& x, std::initializer_list<double> coefficients) {
+  Value sum;
+  for (const double coefficient : coefficients) {
+    sum = sum ? sum * x + coefficient : hlo::like(x, coefficient);
+  }
+  return sum;
+}
+
+/// The Chebyshev series sum' c_k T_k(y / 2), highest order first, the constant term halved (the form of
+/// chbevl in the Cephes library). Orders below the precision of f32 are left out for it.
+inline Value chebyshev(const Value& y, std::initializer_list<double> coefficients) {
+  const double negligible = y.dtype() == DType::kF64 ? 0.0 : 2e-9;
+  Value current = hlo::like(y, 0.0), previous = current, before = current;
+  bool started = false;
+  for (const double coefficient : coefficients) {
+    if (!started && std::abs(coefficient) < negligible) continue;
+    before = previous;
+    previous = current;
+    current = started ? y * previous - before + coefficient : hlo::like(y, coefficient);
+    started = true;
+  }
+  return 0.5 * (current - before);
+}
+
+}  // namespace torch_tpu::ops
+
+/// A unary operator with a fractional result, computed by `expression` of `x`.
+#define INEXACT_UNARY(name, expression)                                                           \
+  OP(name) {                                                                                      \
+    return {inexact_unary(op, op.tensor(0), [](const Value& x) -> Value { return expression; })}; \
+  }

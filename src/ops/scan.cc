@@ -1,0 +1,122 @@
+// Cumulative sums, products, extrema and log-sum-exps.
+#include "ops/scan.h"
+
+#include <limits>
+
+#include "ops/op.h"
+#include "ops/promotion.h"
+
+namespace torch_tpu::ops {
+
+using hlo::Compare;
+using hlo::Reduction;
+
+// By doubling: after k steps every element holds the combination of the last 2^k up to itself.
+Value scan(const Value& x, int64_t dim, const Value& init, const hlo::Region& combine) {
+  if (x.rank() == 0 || x.type.elements() == 0 || x.dim(dim) == 1) return x;
+  Builder& builder = *x.builder;
+  const int64_t size = x.dim(dim);
+  const Type index{DType::kS32, {}};
+  const auto unfinished = [&](const Values& v) -> Values {
+    return {hlo::compare(Compare::kLt, v[0], static_cast<double>(size))};
+  };
+  const auto step = [&](const Values& v) -> Values {
+    Dims low(x.dims().size(), 0);
+    low[dim] = size;
+    const Value padded = hlo::pad(v[1], v[2], low, Dims(x.dims().size(), 0));
+    Values starts(x.dims().size(), builder.splat(int64_t{0}, index));
+    starts[dim] = static_cast<double>(size) - v[0];
+    const Value earlier = hlo::dynamic_slice(padded, starts, x.dims());
+    return {v[0] * 2.0, combine({earlier, v[1]})[0], v[2]};
+  };
+  return hlo::while_loop({builder.splat(int64_t{1}, index), x, init}, unfinished, step)[1];
+}
+
+namespace {
+
+/// A window over all earlier elements, which XLA rewrites into a scan of blocks. It runs up to ten
+/// times faster than doubling where the region is one operation, and compiles three times longer.
+Value scan_by_windows(const Value& x, int64_t dim, Reduction kind) {
+  hlo::Window window;
+  window.size = Dims(x.dims().size(), 1);
+  window.size[dim] = x.dim(dim);
+  window.padding_low = Dims(x.dims().size(), 0);
+  window.padding_low[dim] = x.dim(dim) - 1;
+  window.padding_high = Dims(x.dims().size(), 0);
+  return hlo::reduce_window(x, kind, window);
+}
+
+}  // namespace
+
+Value scan(const Value& x, int64_t dim, Reduction kind) {
+  constexpr int64_t kLarge = 1 << 16;
+  const bool one_operation = kind == Reduction::kSum || kind == Reduction::kProduct;
+  if (one_operation && x.rank() > 0 && x.type.elements() >= kLarge) return scan_by_windows(x, dim, kind);
+  return scan(x, dim, hlo::neutral(*x.builder, kind, x.dtype()), hlo::combiner(kind));
+}
+
+namespace {
+
+Value cumulative(Lowering& op, Reduction kind) {
+  const Value x = op.tensor(0);
+  const DType dtype = op.dtype(2).value_or(hlo::is_inexact(x.dtype()) ? x.dtype() : DType::kS64);
+  const Value terms = to_compute(hlo::convert(x, dtype));
+  return hlo::convert(scan(terms, op.dim(1, x.rank()), kind), dtype);
+}
+
+/// The running extremum and the last position where it was reached.
+Values cumulative_extremum(Lowering& op, int dim_arg, Reduction kind) {
+  const Value x = op.tensor(0);
+  const int64_t dim = op.dim(dim_arg, x.rank());
+  if (x.rank() == 0) return {x, op.builder().splat(int64_t{0}, {DType::kS64, {}})};
+  const Value values = scan(x, dim, kind);
+  Value reached = hlo::compare(Compare::kEq, x, values);
+  if (hlo::is_float(x.dtype())) reached = reached | hlo::is_nan(x);
+  const bool narrow = x.dim(dim) <= std::numeric_limits<int32_t>::max();
+  const Value position = op.builder().iota({narrow ? DType::kS32 : DType::kS64, x.dims()}, dim);
+  const Value last = scan(hlo::select(reached, position, hlo::like(position, 0.0)), dim, Reduction::kMax);
+  return {values, hlo::convert(last, DType::kS64)};
+}
+
+/// log(exp(a) + exp(b)): torch's formulas, which keep infinities and let NaN through.
+Values log_add_exp(const Values& v) {
+  const Value a = v[0];
+  const Value b = v[1];
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (!hlo::is_complex(a.dtype())) {
+    const Value larger = hlo::select(hlo::compare(Compare::kGt, a, b) | hlo::is_nan(a), a, b);
+    const Value smaller = hlo::select(hlo::compare(Compare::kLt, a, b) | hlo::is_nan(a), a, b);
+    const Value same_infinity =
+        hlo::compare(Compare::kEq, smaller, larger) & hlo::compare(Compare::kEq, hlo::abs(larger), infinity);
+    return {hlo::select(same_infinity, larger, hlo::log1p(hlo::exp(smaller - larger)) + larger)};
+  }
+  const Value real_a = hlo::real(a);
+  const Value real_b = hlo::real(b);
+  const Value a_larger = hlo::compare(Compare::kGe, real_a, real_b) | hlo::is_nan(real_a);
+  const Value larger = hlo::select(a_larger, a, b);
+  const Value smaller = hlo::select(a_larger, b, a);
+  const Value both_zero = hlo::compare(Compare::kEq, hlo::real(larger), -infinity);
+  return {hlo::select(both_zero, larger, hlo::log1p(hlo::exp(smaller - larger)) + larger)};
+}
+
+Value log_cumulative_sum(Lowering& op) {
+  const Value x = op.tensor(0);
+  const Value terms = to_compute(x);
+  const Value init = op.builder().splat(-std::numeric_limits<double>::infinity(), {terms.dtype(), {}});
+  return hlo::convert(scan(terms, op.dim(1, x.rank()), init, log_add_exp), x.dtype());
+}
+
+}  // namespace
+
+OP("aten::cumsum") { return {cumulative(op, Reduction::kSum)}; }
+OP("aten::cumprod") { return {cumulative(op, Reduction::kProduct)}; }
+OP("aten::cummax") { return cumulative_extremum(op, 1, Reduction::kMax); }
+OP("aten::cummin") { return cumulative_extremum(op, 1, Reduction::kMin); }
+OP("aten::logcumsumexp") { return {log_cumulative_sum(op)}; }
+OP("aten::_logcumsumexp") { return {log_cumulative_sum(op)}; }
+
+// The helpers write both results into their arguments.
+OP("aten::_cummax_helper", .writes = {1, 2}) { return cumulative_extremum(op, 3, Reduction::kMax); }
+OP("aten::_cummin_helper", .writes = {1, 2}) { return cumulative_extremum(op, 3, Reduction::kMin); }
+
+}  // namespace torch_tpu::ops

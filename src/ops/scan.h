@@ -1,0 +1,13 @@
+// Inclusive scans along one dimension.
+#pragma once
+
+#include "ops/op.h"
+
+namespace torch_tpu::ops {
+
+/// x[..., i, ...] becomes the combination of x[..., 0..i, ...] along `dim`; `combine` is associative
+/// with the neutral element `init` (rank 0).
+Value scan(const Value& x, int64_t dim, const Value& init, const hlo::Region& combine);
+Value scan(const Value& x, int64_t dim, hlo::Reduction kind);
+
+}  // namespace torch_tpu::ops

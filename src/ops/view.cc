@@ -1,0 +1,27 @@
+// The internal operators behind views: the only way in which the layer above reads a part of a
+// storage, or writes one.
+#include "hlo/strided.h"
+#include "ops/op.h"
+
+namespace torch_tpu::ops {
+
+// (base, base_strides, sizes, strides, offset, dtype)
+OP("tpu::strided_read") {
+  const hlo::Layout view{op.integers(2), op.integers(3), op.integer(4)};
+  return {hlo::read_strided(op.tensor(0), op.integers(1), view, *op.dtype(5))};
+}
+
+// (base, value, base_strides, strides, offset): value has the view's sizes
+OP("tpu::strided_write") {
+  const Value value = op.tensor(1);
+  const hlo::Layout view{value.dims(), op.integers(3), op.integer(4)};
+  return {hlo::write_strided(op.tensor(0), op.integers(2), view, value)};
+}
+
+// (base, base_strides, count, dtype): the storage's memory as rank 1
+OP("tpu::flatten") { return {hlo::flatten_memory(op.tensor(0), op.integers(1), op.integer(2), *op.dtype(3))}; }
+
+// (sizes, dtype): what an uninitialised storage reads as
+OP("tpu::zeros") { return {op.builder().splat(int64_t{0}, {*op.dtype(1), op.integers(0)})}; }
+
+}  // namespace torch_tpu::ops

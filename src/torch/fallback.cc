@@ -1,0 +1,47 @@
+#include "torch/fallback.h"
+
+#include <ATen/native/CPUFallback.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <mutex>
+#include <unordered_set>
+
+#include "base/env.h"
+#include "engine/counters.h"
+
+namespace torch_tpu {
+namespace {
+
+std::atomic<bool>& allowed_storage() {
+  static std::atomic<bool> instance = env::flag(env::kFallback);
+  return instance;
+}
+
+void warn_once(const std::string& name) {
+  static std::mutex mutex;
+  static auto& seen = *new std::unordered_set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (seen.insert(name).second) {
+    TORCH_WARN("The operator '", name, "' has no kernel for tpu and runs on the CPU, with copies both ways.");
+  }
+}
+
+void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const std::string name = c10::toString(op.operator_name());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      fallback_allowed(), "The operator '", name,
+      "' is not implemented for device tpu. Set TORCH_TPU_FALLBACK=1 to run such operators on the CPU.");
+  warn_once(name);
+  ++engine::counters().fallbacks;
+  at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
+}
+
+}  // namespace
+
+bool fallback_allowed() { return allowed_storage(); }
+void set_fallback_allowed(bool allowed) { allowed_storage() = allowed; }
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>()); }
+
+}  // namespace torch_tpu

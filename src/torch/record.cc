@@ -1,0 +1,191 @@
+#include "torch/record.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "engine/counters.h"
+#include "ops/op.h"
+#include "torch/device.h"
+#include "torch/dtype.h"
+#include "torch/error.h"
+
+namespace torch_tpu {
+namespace {
+
+// Every signature ever seen, for the life of the process: a few hundred bytes each.
+struct CallTable {
+  std::shared_mutex mutex;
+  std::unordered_map<Hash128, ops::CallPtr> calls;
+};
+
+CallTable& call_table() {
+  static CallTable& instance = *new CallTable;
+  return instance;
+}
+
+void append(Hash128& hash, const ops::Arg& arg) {
+  hash.append(static_cast<uint64_t>(arg.index()));
+  if (const auto* number = std::get_if<int64_t>(&arg)) hash.append(static_cast<uint64_t>(*number));
+  if (const auto* number = std::get_if<double>(&arg)) hash.append(*number);
+  if (const auto* dtype = std::get_if<hlo::DType>(&arg)) hash.append(static_cast<uint64_t>(*dtype));
+  if (const auto* flag = std::get_if<bool>(&arg)) hash.append(uint64_t{*flag});
+  if (const auto* tensor = std::get_if<ops::TensorArg>(&arg)) hash.append(static_cast<uint64_t>(tensor->input));
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&arg)) {
+    hash.append(static_cast<uint64_t>(list->size()));
+    for (const int64_t number : *list) hash.append(static_cast<uint64_t>(number));
+  }
+}
+
+std::vector<int64_t> as_list(std::span<const int64_t> numbers) { return {numbers.begin(), numbers.end()}; }
+
+// Equal where it matters: strides of dimensions of size one never do.
+bool same_layout(const hlo::Layout& a, const hlo::Layout& b) {
+  if (a.offset != b.offset || !(a.sizes == b.sizes)) return false;
+  for (size_t i = 0; i < a.sizes.size(); ++i) {
+    if (a.sizes[i] != 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
+bool fills_storage(const at::Tensor& tensor, const hlo::Layout& layout) {
+  return layout.offset == 0 && tensor.numel() * static_cast<int64_t>(tensor.element_size()) ==
+                                   static_cast<int64_t>(tensor.storage().nbytes()) &&
+         hlo::is_dense(layout);
+}
+
+}  // namespace
+
+hlo::Layout layout_of(const at::Tensor& tensor) {
+  const auto sizes = tensor.sizes();
+  const auto strides = tensor.strides();
+  return {hlo::Dims(sizes.begin(), sizes.end()), hlo::Dims(strides.begin(), strides.end()), tensor.storage_offset()};
+}
+
+ops::CallPtr find_call(const Hash128& hash) {
+  CallTable& table = call_table();
+  const std::shared_lock lock(table.mutex);
+  const auto found = table.calls.find(hash);
+  return found == table.calls.end() ? nullptr : found->second;
+}
+
+ops::CallPtr intern_call(ops::Call call) {
+  raise_if_error(ops::infer(call));
+  ++engine::counters().signatures;
+  auto shared = std::make_shared<const ops::Call>(std::move(call));
+  CallTable& table = call_table();
+  const std::unique_lock lock(table.mutex);
+  return table.calls.emplace(shared->hash, std::move(shared)).first->second;
+}
+
+engine::TensorPtr record_internal(std::string_view op, std::initializer_list<engine::TensorPtr> inputs,
+                                  std::vector<ops::Arg> args) {
+  ops::Call call;
+  call.op = ops::find_op(op);
+  TORCH_INTERNAL_ASSERT(call.op != nullptr, "internal operator ", op, " is missing");
+  call.hash.append(call.op->identity);
+  for (const auto& input : inputs) input->type.append_to(call.hash);
+  for (const ops::Arg& arg : args) append(call.hash, arg);
+  ops::CallPtr shared = find_call(call.hash);
+  if (shared == nullptr) {
+    for (const auto& input : inputs) call.inputs.push_back(input->type);
+    call.args = std::move(args);
+    shared = intern_call(std::move(call));
+  }
+  engine::Queue& queue = inputs.size() > 0 ? inputs.begin()[0]->queue() : queue_of(current_device());
+  return value_or_raise(queue.record(shared, {inputs.begin(), inputs.size()}, {}))[0];
+}
+
+engine::TensorPtr record_flatten(const engine::TensorPtr& value, const hlo::Layout& layout, int64_t count,
+                                 hlo::DType dtype) {
+  return record_internal("tpu::flatten", {value}, {ops::TensorArg{0}, as_list(layout.strides), count, dtype});
+}
+
+engine::TensorPtr record_convert(const engine::TensorPtr& value, hlo::DType dtype) {
+  if (value->type.dtype == dtype) return value;
+  return record_internal("tpu::convert", {value}, {ops::TensorArg{0}, dtype});
+}
+
+engine::TensorPtr record_broadcast(const engine::TensorPtr& value, std::span<const int64_t> sizes) {
+  if (value->type.dims == hlo::Dims(sizes)) return value;
+  return record_internal("tpu::broadcast", {value}, {ops::TensorArg{0}, as_list(sizes)});
+}
+
+engine::TensorPtr read(const at::Tensor& tensor) {
+  const StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
+  const hlo::Layout layout = layout_of(tensor);
+  const hlo::DType dtype = to_hlo(tensor.scalar_type());
+  if (content.value == nullptr) {
+    const int previous = current_device();
+    set_current_device_unchecked(content.device_index);
+    auto zeros = record_internal("tpu::zeros", {}, {as_list(layout.sizes), dtype});
+    set_current_device_unchecked(previous);
+    return zeros;
+  }
+  if (content.value->type.dtype == dtype && same_layout(content.layout, layout)) return content.value;
+  return record_internal("tpu::strided_read", {content.value},
+                         {ops::TensorArg{0}, as_list(content.layout.strides), as_list(layout.sizes),
+                          as_list(layout.strides), layout.offset, dtype});
+}
+
+void write(const at::Tensor& tensor, engine::TensorPtr value) {
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    TORCH_CHECK(tensor.size(i) <= 1 || tensor.stride(i) != 0 || tensor.numel() == 0,
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation.");
+  }
+  StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
+  const hlo::Layout layout = layout_of(tensor);
+  if (fills_storage(tensor, layout)) {
+    content.value = std::move(value);
+    content.layout = layout;
+    return;
+  }
+  if (tensor.numel() == 0) return;
+  if (content.value == nullptr) {
+    const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
+    const hlo::DType dtype = bytes % tensor.element_size() == 0 ? value->type.dtype : hlo::DType::kU8;
+    const int64_t count = bytes / hlo::byte_size(dtype);
+    content.layout = hlo::Layout::contiguous(hlo::Dims{count});
+    const int previous = current_device();
+    set_current_device_unchecked(content.device_index);
+    content.value = record_internal("tpu::zeros", {}, {std::vector<int64_t>{count}, dtype});
+    set_current_device_unchecked(previous);
+  }
+  content.value = record_internal("tpu::strided_write", {content.value, value},
+                                  {ops::TensorArg{0}, ops::TensorArg{1}, as_list(content.layout.strides),
+                                   as_list(layout.strides), layout.offset});
+}
+
+at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, int device_index) {
+  size_t elements = 1;
+  size_t last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) elements = 0;
+    last += static_cast<size_t>(sizes[i] - 1) * static_cast<size_t>(strides[i]);
+  }
+  const size_t bytes = (elements == 0 ? 0 : last + 1) * c10::elementSize(dtype);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(make_storage(bytes, device_index)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+at::Tensor make_tensor(engine::TensorPtr value, c10::IntArrayRef strides) {
+  const hlo::Type& type = value->type;
+  const c10::IntArrayRef sizes(type.dims.data(), type.dims.size());
+  at::Tensor tensor = make_empty(sizes, strides, to_scalar_type(type.dtype), value->queue().device_index());
+  StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
+  content.layout = {type.dims, hlo::Dims(strides.begin(), strides.end()), 0};
+  content.value = std::move(value);
+  return tensor;
+}
+
+at::Tensor make_tensor(engine::TensorPtr value) {
+  const hlo::Dims strides = hlo::contiguous_strides(value->type.dims);
+  return make_tensor(std::move(value), c10::IntArrayRef(strides.data(), strides.size()));
+}
+
+}  // namespace torch_tpu

@@ -1,0 +1,80 @@
+#include "torch/register.h"
+
+#include <torch/library.h>
+
+#include <unordered_map>
+
+#include "engine/counters.h"
+#include "torch/binding.h"
+#include "torch/fallback.h"
+
+namespace torch_tpu {
+namespace {
+
+struct Kernel final : c10::OperatorKernel {
+  explicit Kernel(Binding binding) : binding(std::move(binding)) {}
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    run_binding(binding, *stack);
+  }
+  const Binding binding;
+};
+
+std::vector<std::string>& names() {
+  static std::vector<std::string>& instance = *new std::vector<std::string>;
+  return instance;
+}
+
+using OverloadsByName = std::unordered_map<std::string, std::vector<c10::OperatorName>>;
+
+OverloadsByName aten_overloads() {
+  OverloadsByName overloads;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) == 0) overloads[name.name].push_back(name);
+  }
+  return overloads;
+}
+
+void bind(torch::Library& library, const c10::OperatorHandle& handle, const ops::Op& op) {
+  // torch.library users may have been here first, and kernels.cc has its own.
+  if (handle.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
+  const c10::OperatorName& name = handle.operator_name();
+  std::string text = name.name;
+  if (!name.overload_name.empty()) text += "." + name.overload_name;
+  library.impl(text.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(make_binding(handle, op))));
+  names().push_back(std::move(text));
+}
+
+}  // namespace
+
+void register_kernels() {
+  static torch::Library& library =
+      *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  for (const std::string& name : ops::duplicate_ops()) TORCH_CHECK(false, "torch_tpu declares ", name, " twice");
+  const OverloadsByName overloads = aten_overloads();
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const ops::Op* op : ops::all_ops()) {
+    if (op->name.rfind("aten::", 0) != 0) continue;
+    const size_t dot = op->name.find('.');
+    const std::string base = op->name.substr(0, dot);
+    const std::string overload = dot == std::string::npos ? "" : op->name.substr(dot + 1);
+    const auto own = dispatcher.findSchema({base, overload});
+    TORCH_CHECK(own.has_value(), "torch_tpu declares ", op->name, ", which this torch does not have");
+    bind(library, *own, *op);
+    // "normal_functional" is the functional form of "normal_".
+    const std::string_view suffix = "_functional";
+    const std::string stem = base.ends_with(suffix) ? base.substr(0, base.size() - suffix.size()) : base;
+    for (const std::string& candidate : {base, stem + "_"}) {
+      const auto found = overloads.find(candidate);
+      if (found == overloads.end()) continue;
+      for (const c10::OperatorName& name : found->second) {
+        const auto handle = dispatcher.findSchema(name);
+        if (!handle.has_value() || !handle->schema().is_mutable() || name == own->operator_name()) continue;
+        if (is_variant(own->schema(), handle->schema())) bind(library, *handle, *op);
+      }
+    }
+  }
+}
+
+std::vector<std::string> registered_operators() { return names(); }
+
+}  // namespace torch_tpu
