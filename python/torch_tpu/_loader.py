@@ -38,7 +38,7 @@ def _register():
     torch.utils.rename_privateuse1_backend("tpu")
     _C.register_kernels()
 
-    from torch_tpu import backends, tpu
+    from torch_tpu import backends, import_hook, tpu
 
     torch._register_device_module("tpu", tpu)
     sys.modules["torch.tpu"] = tpu
@@ -48,3 +48,15 @@ def _register():
     # Lazily initialised modules may move before their parameters exist.
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.tpu)
     torch.set_autocast_dtype("tpu", torch.bfloat16)
+    import_hook.when_imported("torch._dynamo.backends.registry", _set_default_backend)
+
+
+def _set_default_backend(registry):
+    # torch.compile without a backend: Inductor knows no tpu, so graphs on tpu come to us and all
+    # others go on to Inductor. Dynamo costs seconds to import, hence only when somebody needs it.
+    def default(graph_module, example_inputs, **kwargs):
+        from torch_tpu import dynamo
+
+        return dynamo.default(graph_module, example_inputs, **kwargs)
+
+    registry.set_default_backend(default)

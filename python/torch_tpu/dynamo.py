@@ -61,3 +61,16 @@ def tpu(graph_module, example_inputs, **kwargs):
     list(device_interface.get_registered_device_interfaces())
     device_interface.register_interface_for_device("tpu", TpuInterface)
     return _backend(graph_module, example_inputs)
+
+
+def _is_on_tpu(graph_module, example_inputs) -> bool:
+    values = [*example_inputs, *(node.meta.get("example_value") for node in graph_module.graph.nodes)]
+    return any(isinstance(value, torch.Tensor) and value.device.type == "tpu" for value in values)
+
+
+def default(graph_module, example_inputs, mode=None, options=None, **kwargs):
+    """torch.compile without a backend: graphs on tpu are ours, all others Inductor's."""
+    if _is_on_tpu(graph_module, example_inputs):
+        return tpu(graph_module, example_inputs)
+    inductor = torch._TorchCompileInductorWrapper(mode, options, kwargs.get("dynamic"))
+    return inductor(graph_module, example_inputs)

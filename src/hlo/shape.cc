@@ -51,17 +51,20 @@ Value broadcast_to(const Value& x, std::span<const int64_t> dims) {
 }
 
 Dims broadcast_dims(Builder& builder, std::span<const int64_t> a, std::span<const int64_t> b) {
-  if (a.size() < b.size()) std::swap(a, b);
-  Dims dims(a);
-  const size_t offset = a.size() - b.size();
-  for (size_t i = 0; i < b.size(); ++i) {
-    int64_t& size = dims[i + offset];
-    if (size == b[i] || b[i] == 1) continue;
-    if (size != 1) {
-      builder.fail("The size of tensor a (" + std::to_string(size) + ") must match the size of tensor b (" +
-                   std::to_string(b[i]) + ") at non-singleton dimension " + std::to_string(i + offset));
+  Dims dims(std::max(a.size(), b.size()), 1);
+  // From the last dimension on, so that the error names the one that torch names.
+  for (size_t i = dims.size(); i-- > 0;) {
+    const auto size_in = [&](std::span<const int64_t> operand) {
+      const size_t missing = dims.size() - operand.size();
+      return i < missing ? 1 : operand[i - missing];
+    };
+    const int64_t a_size = size_in(a);
+    const int64_t b_size = size_in(b);
+    if (a_size != b_size && a_size != 1 && b_size != 1) {
+      builder.fail("The size of tensor a (" + std::to_string(a_size) + ") must match the size of tensor b (" +
+                   std::to_string(b_size) + ") at non-singleton dimension " + std::to_string(i));
     }
-    size = b[i];
+    dims[i] = a_size == 1 ? b_size : a_size;
   }
   return dims;
 }

@@ -182,7 +182,8 @@ Value reinterpret_flat(const Value& flat, DType dtype) {
   }
   if (is_complex(dtype)) {
     const Value parts = reinterpret_flat(flat, real_type(dtype));
-    const Value pairs = reshape(parts, Dims{parts.dim(0) / 2, 2});
+    const int64_t n = parts.dim(0) / 2;
+    const Value pairs = reshape(resize_flat(parts, 2 * n), Dims{n, 2});
     const Value re = slice_dim(pairs, 1, 0, 1);
     const Value im = slice_dim(pairs, 1, 1, 2);
     return reshape(complex(re, im), Dims{pairs.dim(0)});
@@ -318,8 +319,12 @@ Value write_strided(const Value& base, std::span<const int64_t> base_strides, co
   }
   if (reinterprets) {
     const int64_t elements = base.type.elements();
-    const Value flat = reshape(written, Dims{written.type.elements()});
-    written = reshape(resize_flat(reinterpret_flat(flat, base.dtype()), elements), ordered.value.dims());
+    Value flat = reinterpret_flat(reshape(written, Dims{written.type.elements()}), base.dtype());
+    if (const int64_t covered = flat.dim(0); covered < elements) {
+      // The rest of the storage is too short for an element of the view's dtype.
+      flat = concatenate({flat, slice_dim(reshape(ordered.value, Dims{elements}), 0, covered, elements)}, 0);
+    }
+    written = reshape(flat, ordered.value.dims());
   }
   return transpose(written, inverse(ordered.permutation));
 }

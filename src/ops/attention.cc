@@ -79,7 +79,9 @@ OP("aten::_native_multi_head_attention") {
   const Attention result = attend(query, op.tensor(1), op.tensor(2), heads, op.tensor(5), op.tensor(6), op.tensor(7),
                                   op.tensor(8), mask);
   Value weights = result.weights;
-  if (op.flag(10) && op.flag(11)) {
+  if (!op.flag(10)) {
+    weights = op.builder().splat(0.0, {query.dtype(), {0}});
+  } else if (op.flag(11)) {
     weights = convert(reduce(to_compute(weights), Reduction::kSum, Dims{1}) / static_cast<double>(heads), query.dtype());
   }
   return {result.output, weights};

@@ -5,6 +5,7 @@
 // their results; an empty Value leaves the argument as it is.
 #include "ops/op.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -71,6 +72,7 @@ struct Arguments {
 /// the new running statistics: empty unless training and present.
 Values batch_norm(Lowering& op, const Arguments& a, const Values& extra = {}) {
   const Value input = op.tensor(0);
+  require_floating(op, input, "batch_norm");
   const Value x = to_compute(input);
   const DType dtype = x.dtype();
   const Value eps = op.scalar(a.eps, dtype);

@@ -4,6 +4,7 @@
 #include "ops/loss.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -96,6 +97,7 @@ Value picked(const Classes& c) {
 
 Values nll_forward(Lowering& op) {
   const DType dtype = op.tensor(0).dtype();
+  require_floating(op, op.tensor(0), "nll_loss");
   const Classes c = classes(op, 0, 1, 4);
   const int64_t reduction = op.integer(3);
   const Value weight = target_weight(c, op.optional_tensor(2));

@@ -56,7 +56,10 @@ Value is_extreme(const Value& x, double number) {
 }
 
 Value filled(const Value& like, const Value& value) {
-  return hlo::broadcast_to(convert(value, like.dtype()), like.dims());
+  Value result = hlo::broadcast_to(convert(value, like.dtype()), like.dims());
+  // A rank-0 fill may be the number itself, which is a tensor from here on.
+  result.wrapped = false;
+  return result;
 }
 
 Value masked_fill(const Lowering& op, const Value& value) {

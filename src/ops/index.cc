@@ -6,6 +6,37 @@
 
 namespace torch_tpu::ops {
 
+std::string_view scalar_type_name(DType dtype) {
+  switch (dtype) {
+    case DType::kPred:
+      return "Bool";
+    case DType::kU8:
+      return "Byte";
+    case DType::kS8:
+      return "Char";
+    case DType::kS16:
+      return "Short";
+    case DType::kS32:
+      return "Int";
+    case DType::kS64:
+      return "Long";
+    case DType::kF16:
+      return "Half";
+    case DType::kBF16:
+      return "BFloat16";
+    case DType::kF32:
+      return "Float";
+    case DType::kF64:
+      return "Double";
+    case DType::kC64:
+      return "ComplexFloat";
+    case DType::kC128:
+      return "ComplexDouble";
+    default:
+      return hlo::name(dtype);
+  }
+}
+
 DType offset_dtype(int64_t bound) {
   return bound <= std::numeric_limits<int32_t>::max() ? DType::kS32 : DType::kS64;
 }
@@ -220,6 +251,11 @@ Value index(const Value& self, const Values& indices) {
 }
 
 Value index_put(const Value& self, const Values& indices, const Value& values, bool accumulate) {
+  if (values.dtype() != self.dtype() && !values.wrapped) {
+    self.builder->fail("Index put requires the source and destination dtypes match, got " +
+                       std::string(scalar_type_name(self.dtype())) + " for the destination and " +
+                       std::string(scalar_type_name(values.dtype())) + " for the source.");
+  }
   const Value source = hlo::convert(values, self.dtype());
   if (selects_nothing(indices)) {
     const Value all = broadcast_to(source, self.dims());

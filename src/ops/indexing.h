@@ -7,6 +7,9 @@
 
 namespace torch_tpu::ops {
 
+/// torch's name of a dtype in messages: "Float", "Long".
+std::string_view scalar_type_name(DType dtype);
+
 /// The dtype for offsets in [0, bound]: s32 where that is enough.
 DType offset_dtype(int64_t bound);
 /// Indices into a dimension of `size`, in offset_dtype(size).

@@ -1,4 +1,4 @@
-// The matrix exponential and least squares.
+// The matrix exponential, least squares and the cross product.
 #include <cmath>
 
 #include "ops/linalg.h"
@@ -121,6 +121,21 @@ OP("aten::linalg_lstsq") {
   return {reshape(solution, solution_dims), residuals,
           driver == "gels" ? empty(op.builder(), DType::kS64) : reshape(rank, batch),
           has_values ? linalg::unstacked(svd.s, batch) : empty(op.builder(), real_dtype)};
+}
+
+OP("aten::linalg_cross") {
+  const Value left = op.tensor(0);
+  const Value right = op.tensor(1);
+  const Dims dims = broadcast_dims(op.builder(), left.dims(), right.dims());
+  const int64_t dim = op.dim(2, static_cast<int64_t>(dims.size()));
+  const Value a = to_compute(broadcast_to(left, dims));
+  const Value b = to_compute(broadcast_to(right, dims));
+  const auto component = [&](const Value& x, int64_t i) { return slice_dim(x, dim, i % 3, i % 3 + 1); };
+  Values parts;
+  for (int64_t i = 0; i < 3; ++i) {
+    parts.push_back(component(a, i + 1) * component(b, i + 2) - component(a, i + 2) * component(b, i + 1));
+  }
+  return {convert(concatenate(parts, dim), left.dtype())};
 }
 
 }  // namespace torch_tpu::ops

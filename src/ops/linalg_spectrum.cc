@@ -1,4 +1,4 @@
-// Eigenvalues of Hermitian matrices and singular values.
+// Singular values, and eigenvalues of Hermitian matrices, by one method.
 #include "ops/linalg.h"
 #include "ops/promotion.h"
 
@@ -45,7 +45,7 @@ Pairs rotated(const Pairs& pairs, int64_t rows, Value& off) {
   const Value zeta = (b - a) / (2.0 * safe);
   const Value direction = select(compare(Compare::kGe, zeta, 0.0), one, -one);
   const Value tangent = select(nothing, like(size, 0.0), direction / (abs(zeta) + sqrt(1.0 + zeta * zeta)));
-  const Value cs = rsqrt(1.0 + tangent * tangent);
+  const Value cs = 1.0 / sqrt(1.0 + tangent * tangent);
   const Value sn = cs * tangent;
   const Value phase = select(nothing, like(c, 1.0), c / as_dtype(safe, dtype));
   const Value turned = pairs.bottom * conjugate(phase);
@@ -97,6 +97,9 @@ Jacobi one_sided_jacobi(const Value& a) {
     // The padding column is where the tournament put it at the start: last.
     rows = slice_dim(rows, 1, 0, n);
   }
+  // Thousands of rotations let the lengths drift: the rows of v should have length one.
+  const Value lengths = sqrt(reduce_keep(squared_modulus(slice_dim(rows, 2, m, m + n)), Reduction::kSum, Dims{2}));
+  rows = rows / broadcast_to(as_dtype(lengths, a.dtype()), rows.dims());
   const Value norms = sqrt(reduce(squared_modulus(slice_dim(rows, 2, 0, m)), Reduction::kSum, Dims{2}));
   const Values sorted = sort({norms, builder.iota({DType::kS32, {batch, n}}, 1)}, 1, true, [](const Values& x) -> Values {
     return {compare(Compare::kGt, x[0], x[1])};
@@ -143,6 +146,24 @@ Svd svd(const Value& a, bool vectors, bool full) {
   return {u, jacobi.norms, conjugate(jacobi.v)};
 }
 
+// Adding a bound of its norm makes the matrix positive definite: then its singular vectors are its
+// eigenvectors. The eigenvalues are the Rayleigh quotients, free of what the shift rounded away.
+Values hermitian_eigen(const Value& a) {
+  const int64_t batch = a.dim(0);
+  const int64_t n = a.dim(1);
+  const Value sums = reduce(abs(a), Reduction::kSum, Dims{2});
+  const Value bound = reshape(reduce(sums, Reduction::kMax, Dims{1}), Dims{batch, 1, 1});
+  const Value eye = identity(*a.builder, a.dtype(), n, n);
+  const Jacobi jacobi = one_sided_jacobi(a + as_dtype(bound, a.dtype()) * eye);
+  const Value rows = reverse(jacobi.v, Dims{1});  // ascending
+  const Value images = dot_general(rows, a, {{0}, {0}, {2}, {2}}, a.dtype());  // row i: (A v_i)^T
+  const Value quotients = reduce(real(images * conjugate(rows)), Reduction::kSum, Dims{2});
+  const Value values = sort({quotients}, 1, false, [](const Values& x) -> Values {
+    return {compare(Compare::kLt, x[0], x[1])};
+  })[0];
+  return {values, transposed(rows)};
+}
+
 }  // namespace linalg
 
 namespace {
@@ -180,12 +201,9 @@ OP("aten::_linalg_eigh") {
     const Value eye = broadcast_to(linalg::identity(op.builder(), DType::kPred, n, n), matrix.dims());
     const Value diagonal = select(eye, linalg::as_dtype(real(matrix), a.dtype()), like(matrix, 0.0));
     const Value whole = half + linalg::adjoint(half) + diagonal;
-    const char* options = real_dtype == DType::kF64 ? "1,1,100,1e-30" : "1,1,100,1e-13";
-    const Values pair = op.builder().emit(
-        "stablehlo.custom_call", {whole}, {whole.type, w.type},
-        std::string("call_target_name = \"Eigh\", backend_config = \"") + options + "\"");
-    v = pair[0];
-    w = pair[1];
+    const Values pair = linalg::hermitian_eigen(whole);
+    w = pair[0];
+    v = pair[1];
   }
   return {linalg::unstacked(w, batch), vectors ? reshape(v, a.dims()) : empty(op.builder(), a.dtype())};
 }

@@ -3,6 +3,7 @@
 
 #include "ops/op.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 
@@ -30,6 +31,7 @@ struct Pair {
 
 Pair loss_pair(Lowering& op, int input, int target) {
   const auto [a, b] = promote(op, op.tensor(input), op.tensor(target));
+  require_floating(op, a, std::string_view(op.call().op->name).substr(6));  // without "aten::"
   const Dims dims = hlo::broadcast_dims(op.builder(), a.dims(), b.dims());
   return {hlo::broadcast_to(to_compute(a), dims), hlo::broadcast_to(to_compute(b), dims), a.dtype()};
 }

@@ -3,6 +3,7 @@
 
 #include "ops/op.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -73,6 +74,7 @@ Dims all_but(const Value& x, int64_t dim) {
 
 OP("aten::native_layer_norm") {
   const Value input = op.tensor(0);
+  require_floating(op, input, "layer_norm");
   const Value x = to_compute(input);
   const Dims dims = range(x.rank() - static_cast<int64_t>(op.integers(1).size()), x.rank());
   const Normalized n = normalize(x, dims, op.scalar(4, x.dtype()));
@@ -107,6 +109,7 @@ OP("aten::native_layer_norm_backward") {
 
 OP("aten::native_group_norm") {
   const Value input = op.tensor(0);
+  require_floating(op, input, "group_norm");
   const int64_t batch = op.integer(3);
   const int64_t channels = op.integer(4);
   const int64_t groups = op.integer(6);

@@ -280,7 +280,8 @@ OP("aten::angle") {
   const Value x = op.tensor(0);
   return {angle(is_whole(x) ? to_inexact(op, x) : x)};
 }
-// conj_physical itself is composed of these two.
+// conj_physical itself is composed of these; its in-place form is a schema of its own.
+OP("aten::conj_physical_") { return {conjugate(op.tensor(0))}; }
 OP("aten::_conj_physical") { return {conjugate(op.tensor(0))}; }
 OP("aten::conj_physical.out") { return {conjugate(op.tensor(0))}; }
 OP("aten::complex") {

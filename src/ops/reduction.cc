@@ -5,6 +5,7 @@
 
 #include "ops/op.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -105,9 +106,34 @@ Values extremum_with_index(const Value& x, bool largest, int64_t dim, bool keepd
   return {hlo::reshape(best, kept), index};
 }
 
+Values extremum_along(Lowering& op, bool largest) {
+  const Value x = op.tensor(0);
+  const int64_t dim = op.dim(1, x.rank());
+  const std::string name = largest ? "max" : "min";
+  require_elements(op, x, dim, name);
+  if (hlo::is_complex(x.dtype())) op.fail(name + "(): does not support complex input");
+  return extremum_with_index(x, largest, dim, op.flag(2));
+}
+
+Value full_extremum(Lowering& op, bool largest) {
+  const Value x = op.tensor(0);
+  const std::string name = largest ? "max" : "min";
+  require_ordered(op, x, name + "_all");
+  if (x.type.elements() == 0) {
+    op.fail(name +
+            "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
+            "dim with the 'dim' argument.");
+  }
+  return extremum(x, largest, all_dims(x), false);
+}
+
 Value extremum_index(Lowering& op, bool largest) {
-  Value x = op.tensor(0);
+  const Value x = op.tensor(0);
   const bool keepdim = op.flag(2);
+  if (x.dtype() == DType::kPred || hlo::is_complex(x.dtype())) {
+    op.fail(std::string(largest ? "argmax" : "argmin") + "(): does not support " +
+            (x.dtype() == DType::kPred ? "bool" : "complex") + " input");
+  }
   if (op.has(1)) return extremum_with_index(x, largest, op.dim(1, x.rank()), keepdim)[1];
   const Value flat = hlo::reshape(x, Dims{x.type.elements()});
   const Value index = extremum_with_index(flat, largest, 0, false)[1];
@@ -131,6 +157,7 @@ struct Moments {
 Moments moments(Lowering& op, bool keepdim) {
   const Value x = op.tensor(0);
   const DType dtype = x.dtype();
+  if (!hlo::is_inexact(dtype)) op.fail("std and var only support floating point and complex dtypes");
   const Dims dims = op.dims_or_all(1, x.rank());
   const Value wide = to_compute(x);
   const double size = static_cast<double>(count(x, dims));
@@ -226,22 +253,18 @@ OP("aten::count_nonzero.dim_IntList") {
 
 OP("aten::amax") {
   const Value x = op.tensor(0);
+  require_ordered(op, x, "amax");
   return {extremum(x, true, op.dims_or_all(1, x.rank()), op.flag(2))};
 }
 OP("aten::amin") {
   const Value x = op.tensor(0);
+  require_ordered(op, x, "amin");
   return {extremum(x, false, op.dims_or_all(1, x.rank()), op.flag(2))};
 }
-OP("aten::max") { return {extremum(op.tensor(0), true, all_dims(op.tensor(0)), false)}; }
-OP("aten::min") { return {extremum(op.tensor(0), false, all_dims(op.tensor(0)), false)}; }
-OP("aten::max.dim") {
-  const Value x = op.tensor(0);
-  return extremum_with_index(x, true, op.dim(1, x.rank()), op.flag(2));
-}
-OP("aten::min.dim") {
-  const Value x = op.tensor(0);
-  return extremum_with_index(x, false, op.dim(1, x.rank()), op.flag(2));
-}
+OP("aten::max") { return {full_extremum(op, true)}; }
+OP("aten::min") { return {full_extremum(op, false)}; }
+OP("aten::max.dim") { return extremum_along(op, true); }
+OP("aten::min.dim") { return extremum_along(op, false); }
 OP("aten::argmax") { return {extremum_index(op, true)}; }
 OP("aten::argmin") { return {extremum_index(op, false)}; }
 OP("aten::aminmax") {

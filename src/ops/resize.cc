@@ -165,6 +165,19 @@ Table transposed(const Table& table, int64_t input) {
   return result;
 }
 
+// Bytes are resized with 16-bit fixed-point weights, as ATen and Pillow do.
+void quantize(Table& table) {
+  double largest = 0;
+  for (const auto& taps : table) {
+    for (const Tap& tap : taps) largest = std::max(largest, tap.weight);
+  }
+  double unit = 1;
+  for (int bits = 0; bits < 22 && std::floor(0.5 + largest * unit * 2) < 32768; ++bits) unit *= 2;
+  for (auto& taps : table) {
+    for (Tap& tap : taps) tap.weight = std::trunc(tap.weight * unit + (tap.weight < 0 ? -0.5 : 0.5)) / unit;
+  }
+}
+
 // Result position i of a table that only copies: i / times, for every i.
 int64_t repetition(const Table& table, int64_t input) {
   const int64_t output = static_cast<int64_t>(table.size());
@@ -247,15 +260,19 @@ Values resize(Lowering& op, Method method, size_t rank, const Positions& at) {
   const Dims output(op.integers(at.sizes));
   const Dims dims = with_last_dims(x.dims(), output);
   if (element_count(dims) == 0) return {op.builder().splat(0.0, {dtype, dims})};
-  const std::vector<Table> tables = tables_of(op, method, input, output, at, dtype == DType::kF64);
+  const bool bytes = !moves_only && is_integer(dtype);
+  std::vector<Table> tables = tables_of(op, method, input, output, at, bytes || dtype == DType::kF64);
   for (size_t i = rank; i-- > 0;) {
+    if (bytes) quantize(tables[i]);
     const int64_t dim = static_cast<int64_t>(dims.size() - rank + i);
     const int64_t times = repetition(tables[i], input[i]);
-    if (times != 1) x = times > 1 ? repeat(x, dim, times) : apply(tables[i], x, dim);
-  }
-  if (x.dtype() != dtype && is_integer(dtype)) {
-    x = unary("round_nearest_even", x);
-    x = minimum(maximum(x, like(x, 0.0)), like(x, 255.0));
+    if (times == 1) continue;
+    x = times > 1 ? repeat(x, dim, times) : apply(tables[i], x, dim);
+    if (bytes) {
+      // As ATen and Pillow: each pass ends in whole numbers.
+      x = floor(x + 0.5);
+      x = minimum(maximum(x, like(x, 0.0)), like(x, 255.0));
+    }
   }
   return {convert(x, dtype)};
 }

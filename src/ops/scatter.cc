@@ -133,8 +133,12 @@ struct Slices {
   int64_t dim;
   Value index;
 
-  explicit Slices(Lowering& op)
-      : self(op.tensor(0)), dim(op.dim(1, self.rank())), index(flatten(op.tensor(2))) {}
+  Slices(Lowering& op, const std::string& name)
+      : self(op.tensor(0)), dim(op.dim(1, self.rank())), index(flatten(op.tensor(2))) {
+    if (index.dtype() == DType::kS64 || index.dtype() == DType::kS32) return;
+    op.fail(name + "_(): Expected dtype int32/int64 for index but got: " +
+            std::string(scalar_type_name(index.dtype())));
+  }
   Value source(const Value& all) const {
     Dims dims = at_least_1d(self).dims();
     dims[dim] = index.dim(0);
@@ -153,7 +157,7 @@ struct Slices {
 }  // namespace
 
 OP("aten::index_add", .special = {1.0}) {
-  const Slices slices(op);
+  const Slices slices(op, "index_add");
   Value source = to_compute(hlo::convert(slices.source(op.tensor(3)), slices.self.dtype()));
   if (op.number(4) != 1.0) source = source * op.scalar(4, source.dtype());
   const Value sum = slices.apply(to_compute(slices.self), source, hlo::combiner(Reduction::kSum));
@@ -161,13 +165,13 @@ OP("aten::index_add", .special = {1.0}) {
 }
 
 OP("aten::index_copy") {
-  const Slices slices(op);
+  const Slices slices(op, "index_copy");
   return {
       slices.apply(slices.self, hlo::convert(slices.source(op.tensor(3)), slices.self.dtype()), replace())};
 }
 
 OP("aten::index_reduce") {
-  const Slices slices(op);
+  const Slices slices(op, "index_reduce");
   const Value source = slices.source(op.tensor(3));
   return {scatter_reduce(op, slices.self, source, op.text(4), op.flag(5), slices.scatter())};
 }
@@ -198,6 +202,12 @@ OP("aten::put") {
   const Value self = op.tensor(0);
   const Value index = flatten(wrapped_offsets(op.tensor(1), self.type.elements()));
   const Value source = flatten(hlo::convert(op.tensor(2), self.dtype()));
+  if (source.dim(0) != index.dim(0)) {
+    op.fail(Code::kIndexError,
+            "put_(): Expected source and index to have the same number of elements, but got "
+            "source.numel() = " +
+                std::to_string(source.dim(0)) + ", index.numel() = " + std::to_string(index.dim(0)));
+  }
   const Scatter scatter = [&](const Value& x, const Value& updates, const Region& combine) {
     return scatter_elements(x, index, updates, combine);
   };

@@ -64,12 +64,20 @@ Value searchsorted(Lowering& op) {
   return search(op, sequence, op.tensor(1), op.flag(2), right);
 }
 
+Value bucketize(Lowering& op) {
+  const Value boundaries = op.tensor(1);
+  if (boundaries.rank() != 1) {
+    op.fail("boundaries tensor must be 1 dimension, but got dim(" + std::to_string(boundaries.rank()) + ")");
+  }
+  return search(op, boundaries, op.tensor(0), op.flag(2), op.flag(3));
+}
+
 }  // namespace
 
 OP("aten::searchsorted.Tensor") { return {searchsorted(op)}; }
 OP("aten::searchsorted.Scalar") { return {searchsorted(op)}; }
-OP("aten::bucketize.Tensor") { return {search(op, op.tensor(1), op.tensor(0), op.flag(2), op.flag(3))}; }
-OP("aten::bucketize.Scalar") { return {search(op, op.tensor(1), op.tensor(0), op.flag(2), op.flag(3))}; }
+OP("aten::bucketize.Tensor") { return {bucketize(op)}; }
+OP("aten::bucketize.Scalar") { return {bucketize(op)}; }
 
 namespace {
 

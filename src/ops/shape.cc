@@ -194,6 +194,18 @@ Value put_diagonal(const Value& base, const Value& values, int64_t offset, int64
   return select(broadcast_in_dim(mask, base.dims(), Dims{dim1, dim2}), spread, base);
 }
 
+std::string list(const Dims& dims) {
+  std::string text = "[";
+  for (const int64_t size : dims) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+void check_slice(Lowering& op, const Value& source, const Dims& dims) {
+  if (source.dims() == dims) return;
+  op.fail("expected src to have a size equal to the slice of self. src size = " + list(source.dims()) +
+          ", slice size = " + list(dims));
+}
+
 Value zeros(const Value& x, const Dims& dims) { return x.builder->splat(0.0, {x.dtype(), dims}); }
 
 }  // namespace
@@ -220,7 +232,18 @@ OP("aten::diagonal_backward") {
 OP("aten::diagonal_scatter") {
   const Value self = op.tensor(0);
   const Value source = hlo::convert(op.tensor(1), self.dtype());
-  return {put_diagonal(self, source, op.integer(2), op.dim(3, self.rank()), op.dim(4, self.rank()))};
+  const int64_t offset = op.integer(2);
+  const int64_t dim1 = op.dim(3, self.rank());
+  const int64_t dim2 = op.dim(4, self.rank());
+  const int64_t rows = self.dim(dim1) + std::min<int64_t>(offset, 0);
+  const int64_t columns = self.dim(dim2) - std::max<int64_t>(offset, 0);
+  Dims part;
+  for (int64_t i = 0; i < self.rank(); ++i) {
+    if (i != dim1 && i != dim2) part.push_back(self.dim(i));
+  }
+  part.push_back(std::max<int64_t>(std::min(rows, columns), 0));
+  check_slice(op, source, part);
+  return {put_diagonal(self, source, offset, dim1, dim2)};
 }
 
 namespace {
@@ -284,18 +307,28 @@ OP("aten::select_backward") {
 
 OP("aten::slice_scatter") {
   const Value self = op.tensor(0);
+  const Value source = hlo::convert(op.tensor(1), self.dtype());
   const int64_t dim = op.dim(2, self.rank());
-  const int64_t start = slice_start(op.integer_or(3, 0), self.dim(dim));
-  return {put_slice(self, hlo::convert(op.tensor(1), self.dtype()), dim, start, op.integer(5))};
+  const int64_t size = self.dim(dim);
+  const int64_t start = slice_start(op.integer_or(3, 0), size);
+  const int64_t end = std::max(start, slice_start(op.integer_or(4, size), size));
+  const int64_t step = op.integer(5);
+  Dims part = self.dims();
+  part[dim] = (end - start + step - 1) / step;
+  check_slice(op, source, part);
+  return {put_slice(self, source, dim, start, step)};
 }
 
 OP("aten::select_scatter") {
   const Value self = op.tensor(0);
+  const Value source = hlo::convert(op.tensor(1), self.dtype());
   const int64_t dim = op.dim(2, self.rank());
   const int64_t index = op.integer(3) < 0 ? op.integer(3) + self.dim(dim) : op.integer(3);
-  Dims thin = self.dims();
-  thin[dim] = 1;
-  return {put_slice(self, reshape(hlo::convert(op.tensor(1), self.dtype()), thin), dim, index, 1)};
+  Dims part = self.dims();
+  part.erase(dim);
+  check_slice(op, source, part);
+  part.insert(dim, 1);
+  return {put_slice(self, reshape(source, part), dim, index, 1)};
 }
 
 // Windows overlap where step < size, so their elements are added up.

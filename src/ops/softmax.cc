@@ -3,6 +3,7 @@
 
 #include "ops/op.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -45,7 +46,10 @@ Value along(Lowering& op, Values values, int dim_arg, DType result, const Functi
   return hlo::convert(hlo::reshape(function(values, dim), dims), result);
 }
 
-DType forward_dtype(Lowering& op) { return op.flag(2) ? DType::kF32 : op.tensor(0).dtype(); }
+DType forward_dtype(Lowering& op) {
+  require_floating(op, op.tensor(0), "softmax");
+  return op.flag(2) ? DType::kF32 : op.tensor(0).dtype();
+}
 
 /// The mask of _masked_softmax, true where an element is left out, with the shape of x. Type 0 is a
 /// [L, L] mask of the last two dimensions, 1 a [B, L] mask of the keys.

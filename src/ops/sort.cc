@@ -79,6 +79,7 @@ std::pair<Value, Value> sort_with_indices(const Value& x, int64_t dim, bool desc
 
 OP("aten::sort.stable") {
   const Value self = op.tensor(0);
+  if (hlo::is_complex(self.dtype())) op.fail("Sort does not support complex dtypes");
   const auto [values, indices] = sort_with_indices(self, op.dim(2, self.rank()), op.flag(3));
   return {values, indices};
 }
@@ -116,6 +117,7 @@ OP("aten::topk") {
   const int64_t k = op.integer(1);
   const int64_t dim = op.dim(2, self.rank());
   const bool largest = op.flag(3);
+  if (hlo::is_complex(self.dtype())) op.fail("topk does not support complex dtypes");
   Builder& builder = op.builder();
   if (self.rank() == 0) return {self, builder.splat(0.0, {DType::kS64, {}})};
   const int64_t size = self.dim(dim);

@@ -211,6 +211,17 @@ INEXACT_UNARY("aten::lgamma", log_gamma(x))
 INEXACT_UNARY("aten::digamma", digamma(x))
 INEXACT_UNARY("aten::special_entr", entropy(x))
 
+/// The logarithm of the multivariate gamma function of dimension p.
+OP("aten::mvlgamma") {
+  const int64_t p = op.integer(1);
+  const double constant = 0.25 * static_cast<double>(p * (p - 1)) * std::log(pi);
+  return {inexact_unary(op, op.tensor(0), [&](const Value& x) {
+    Value sum = log_gamma(x) + constant;
+    for (int64_t i = 1; i < p; ++i) sum = sum + log_gamma(x - 0.5 * static_cast<double>(i));
+    return sum;
+  })};
+}
+
 OP("aten::polygamma") {
   const int64_t n = op.integer(0);
   if (n < 0) op.fail("polygamma(n, x) does not support negative n.");

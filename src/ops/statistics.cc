@@ -3,6 +3,7 @@
 
 #include "ops/op.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 #include "ops/scan.h"
 
 namespace torch_tpu::ops {
@@ -104,7 +105,23 @@ Values median(const Value& x, int64_t dim, bool keepdim, bool ignore_nan) {
   return finish(pick(s.keys, dim, position), pick(s.indices, dim, position), x.dtype(), dim, keepdim);
 }
 
-Value full_median(const Value& x, bool ignore_nan) {
+/// No order for complex numbers, and torch refuses bools too.
+void require_median_dtype(const Lowering& op, const Value& x) {
+  if (x.dtype() == DType::kPred) require_floating(op, x, "median");
+  require_ordered(op, x, "median");
+}
+
+Values median_along(const Lowering& op, bool ignore_nan) {
+  const Value x = op.tensor(0);
+  const int64_t dim = op.dim(1, x.rank());
+  require_elements(op, x, dim, "median");
+  require_median_dtype(op, x);
+  return median(x, dim, op.flag(2), ignore_nan);
+}
+
+Value full_median(const Lowering& op, bool ignore_nan) {
+  const Value x = op.tensor(0);
+  require_median_dtype(op, x);
   const int64_t size = x.type.elements();
   if (size == 0) {
     const Type type{x.dtype(), {}};
@@ -116,15 +133,17 @@ Value full_median(const Value& x, bool ignore_nan) {
 
 }  // namespace
 
-OP("aten::median") { return {full_median(op.tensor(0), false)}; }
-OP("aten::nanmedian") { return {full_median(op.tensor(0), true)}; }
-OP("aten::median.dim") { return median(op.tensor(0), op.dim(1, op.tensor(0).rank()), op.flag(2), false); }
-OP("aten::nanmedian.dim") { return median(op.tensor(0), op.dim(1, op.tensor(0).rank()), op.flag(2), true); }
+OP("aten::median") { return {full_median(op, false)}; }
+OP("aten::nanmedian") { return {full_median(op, true)}; }
+OP("aten::median.dim") { return median_along(op, false); }
+OP("aten::nanmedian.dim") { return median_along(op, true); }
 
 OP("aten::kthvalue") {
   const Value x = op.tensor(0);
   const int64_t dim = op.dim(2, x.rank());
   const int64_t k = op.integer(1);
+  require_elements(op, x, dim, "kthvalue");
+  require_ordered(op, x, "kthvalue");
   const int64_t size = x.rank() == 0 ? 1 : x.dim(dim);
   if (k < 1 || k > size)
     op.fail("kthvalue(): selected number k out of range for dimension " + std::to_string(dim));
@@ -138,6 +157,8 @@ OP("aten::kthvalue") {
 OP("aten::mode") {
   const Value x = op.tensor(0);
   const int64_t dim = op.dim(1, x.rank());
+  require_elements(op, x, dim, "mode");
+  require_ordered(op, x, "mode");
   if (x.rank() == 0) return zero_dim(x);
   const int64_t size = x.dim(dim);
   const Sorted s = sorted(x, dim);
