@@ -14,6 +14,7 @@ void ProgramCache::insert(const Hash128& key, std::shared_ptr<pjrt::Executable> 
   const std::lock_guard lock(mutex_);
   if (const auto found = entries_.find(key); found != entries_.end()) {
     found->second->executable = std::move(executable);
+    by_use_.splice(by_use_.begin(), by_use_, found->second);
     return;
   }
   by_use_.push_front({key, std::move(executable)});

@@ -61,7 +61,8 @@ struct Queue::Program {
 };
 
 Tensor::~Tensor() {
-  if (output_ >= 0) queue_->forget(*this);
+  // Without a look at output_: another thread may be settling this tensor right now.
+  if (!pjrt::forked_after_use()) queue_->forget(*this);
 }
 
 Queue::Queue(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& cache, int device_index)
@@ -144,6 +145,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
     if (const size_t count = cut_.append(call->hash, bytes); count > 0) (void)flush_locked(count);
     return results;
   }
+  cut_.reset();  // it knows of ops that the fused mode left pending
   RETURN_IF_ERROR(flush_locked(graph_.nodes.size()));
   if (mode() == Mode::kBlocking) {
     for (const TensorPtr& result : results) RETURN_IF_ERROR(result->buffer_->await());

@@ -40,8 +40,9 @@ struct Attention {
 };
 
 // qkv_weight and qkv_bias hold query, key and value one after the other.
-Attention attend(const Value& query, const Value& key, const Value& value, int64_t heads, const Value& qkv_weight,
-                 const Value& qkv_bias, const Value& proj_weight, const Value& proj_bias, const Value& mask) {
+Attention attend(const Value& query, const Value& key, const Value& value, int64_t heads,
+                 const Value& qkv_weight, const Value& qkv_bias, const Value& proj_weight,
+                 const Value& proj_bias, const Value& mask) {
   const DType dtype = query.dtype();
   const int64_t d = query.dim(2);
   const auto projected = [&](const Value& x, int64_t part) {
@@ -55,7 +56,8 @@ Attention attend(const Value& query, const Value& key, const Value& value, int64
   const Value v = convert(projected(value, 2), dtype);
   const Value scores = dot_general(q, k, {{0, 1}, {0, 1}, {3}, {3}}, compute_dtype(dtype));
   const Value weights = convert(masked_softmax(scores, mask, 3), dtype);
-  const Value context = convert(dot_general(weights, v, {{0, 1}, {0, 1}, {3}, {2}}, compute_dtype(dtype)), dtype);
+  const Value context =
+      convert(dot_general(weights, v, {{0, 1}, {0, 1}, {3}, {2}}, compute_dtype(dtype)), dtype);
   const Value merged = reshape(transpose(context, Dims{0, 2, 1, 3}), Dims{query.dim(0), query.dim(1), d});
   return {convert(linear(merged, proj_weight, proj_bias), dtype), weights};
 }
@@ -75,14 +77,16 @@ Value layer_norm(const Value& x, const Value& weight, const Value& bias, const V
 OP("aten::_native_multi_head_attention") {
   const Value query = op.tensor(0);
   const int64_t heads = op.integer(4);
-  const Value mask = op.has(9) ? mask_of(op.tensor(9), op.has(12) ? std::optional(op.integer(12)) : std::nullopt) : Value{};
-  const Attention result = attend(query, op.tensor(1), op.tensor(2), heads, op.tensor(5), op.tensor(6), op.tensor(7),
-                                  op.tensor(8), mask);
+  const Value mask =
+      op.has(9) ? mask_of(op.tensor(9), op.has(12) ? std::optional(op.integer(12)) : std::nullopt) : Value{};
+  const Attention result = attend(query, op.tensor(1), op.tensor(2), heads, op.tensor(5), op.tensor(6),
+                                  op.tensor(7), op.tensor(8), mask);
   Value weights = result.weights;
   if (!op.flag(10)) {
     weights = op.builder().splat(0.0, {query.dtype(), {0}});
   } else if (op.flag(11)) {
-    weights = convert(reduce(to_compute(weights), Reduction::kSum, Dims{1}) / static_cast<double>(heads), query.dtype());
+    weights = convert(reduce(to_compute(weights), Reduction::kSum, Dims{1}) / static_cast<double>(heads),
+                      query.dtype());
   }
   return {result.output, weights};
 }
@@ -92,19 +96,25 @@ OP("aten::_transformer_encoder_layer_fwd") {
   const DType dtype = src.dtype();
   const bool norm_first = op.flag(8);
   const Value eps = op.scalar(9, compute_dtype(dtype));
-  const Value mask = op.has(18) ? mask_of(op.tensor(18), op.has(19) ? std::optional(op.integer(19)) : std::nullopt) : Value{};
+  const Value mask = op.has(18)
+                         ? mask_of(op.tensor(18), op.has(19) ? std::optional(op.integer(19)) : std::nullopt)
+                         : Value{};
   const auto norm = [&](const Value& x, int weight) {
     return layer_norm(x, op.tensor(weight), op.tensor(weight + 1), eps);
   };
-  const auto sum = [&](const Value& a, const Value& b) { return convert(to_compute(a) + to_compute(b), dtype); };
+  const auto sum = [&](const Value& a, const Value& b) {
+    return convert(to_compute(a) + to_compute(b), dtype);
+  };
   const Value x = norm_first ? norm(src, 10) : src;
-  const Value attended = attend(x, x, x, op.integer(2), op.tensor(3), op.tensor(4), op.tensor(5), op.tensor(6), mask).output;
+  const Value attended =
+      attend(x, x, x, op.integer(2), op.tensor(3), op.tensor(4), op.tensor(5), op.tensor(6), mask).output;
   Value middle = sum(attended, src);
   if (!norm_first) middle = norm(middle, 10);
   const Value hidden = linear(norm_first ? norm(middle, 12) : middle, op.tensor(14), op.tensor(15));
   const Value active = op.flag(7) ? hidden * 0.5 * (1.0 + erf(hidden * 0.70710678118654752))
                                   : maximum(hidden, like(hidden, 0.0));
-  const Value result = sum(convert(linear(convert(active, dtype), op.tensor(16), op.tensor(17)), dtype), middle);
+  const Value result =
+      sum(convert(linear(convert(active, dtype), op.tensor(16), op.tensor(17)), dtype), middle);
   return {norm_first ? result : norm(result, 12)};
 }
 
@@ -116,7 +126,8 @@ OP("aten::_transform_bias_rescale_qkv") {
   Values results;
   for (int64_t part = 0; part < 3; ++part) {
     const Value slice = slice_dim(biased, 2, part * d, (part + 1) * d);
-    const Value split = transpose(reshape(slice, Dims{qkv.dim(0), qkv.dim(1), heads, d / heads}), Dims{0, 2, 1, 3});
+    const Value split =
+        transpose(reshape(slice, Dims{qkv.dim(0), qkv.dim(1), heads, d / heads}), Dims{0, 2, 1, 3});
     const double scale = part == 0 ? 1.0 / std::sqrt(static_cast<double>(d / heads)) : 1.0;
     results.push_back(convert(part == 0 ? split * scale : split, qkv.dtype()));
   }

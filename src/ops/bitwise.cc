@@ -21,6 +21,11 @@ Value bitwise(const Lowering& op, const Value& a, const Value& b, Function funct
   return function(x, y);
 }
 
+Value shifted_in_place(const Lowering& op, const Value& count, Function function) {
+  const Value x = op.tensor(0);
+  return convert(bitwise(op, x, count, function), x.dtype());
+}
+
 Value logical(const Lowering& op, Function function) {
   return function(convert(op.tensor(0), DType::kPred), convert(op.tensor(1), DType::kPred));
 }
@@ -43,6 +48,12 @@ OP("aten::__lshift__.Tensor") { return {bitwise(op, op.tensor(0), op.tensor(1), 
 OP("aten::__lshift__.Scalar") { return {bitwise(op, op.tensor(0), op.scalar(1), left_shift)}; }
 OP("aten::__rshift__.Tensor") { return {bitwise(op, op.tensor(0), op.tensor(1), right_shift)}; }
 OP("aten::__rshift__.Scalar") { return {bitwise(op, op.tensor(0), op.scalar(1), right_shift)}; }
+
+// So have <<= and >>=; the result goes back into the left operand.
+OP("aten::__ilshift__.Tensor") { return {shifted_in_place(op, op.tensor(1), left_shift)}; }
+OP("aten::__ilshift__.Scalar") { return {shifted_in_place(op, op.scalar(1), left_shift)}; }
+OP("aten::__irshift__.Tensor") { return {shifted_in_place(op, op.tensor(1), right_shift)}; }
+OP("aten::__irshift__.Scalar") { return {shifted_in_place(op, op.scalar(1), right_shift)}; }
 
 OP("aten::bitwise_not") { return {!op.tensor(0)}; }
 

@@ -54,8 +54,10 @@ Geometry one_group(Geometry g) {
 
 Value forward(const Value& x, const Value& w, const Geometry& g) {
   Dims dims{x.dim(0), w.dim(0)};
-  for (const int64_t size : conv::output_spatial(conv::spatial(x.dims()), conv::spatial(w.dims()), g)) dims.push_back(size);
-  if (element_count(dims) == 0 || x.type.elements() == 0) return x.builder->splat(0.0, {compute_dtype(x.dtype()), dims});
+  for (const int64_t size : conv::output_spatial(conv::spatial(x.dims()), conv::spatial(w.dims()), g))
+    dims.push_back(size);
+  if (element_count(dims) == 0 || x.type.elements() == 0)
+    return x.builder->splat(0.0, {compute_dtype(x.dtype()), dims});
   switch (choose(x.dims(), w.dims(), g, x.dtype())) {
     case Form::kDirect:
       return conv::direct(x, w, g);
@@ -74,7 +76,8 @@ Value forward(const Value& x, const Value& w, const Geometry& g) {
 }
 
 Value input_gradient(const Value& dy, const Value& w, const Geometry& g, const Dims& input_dims) {
-  if (dy.type.elements() == 0 || element_count(input_dims) == 0) return dy.builder->splat(0.0, {compute_dtype(dy.dtype()), input_dims});
+  if (dy.type.elements() == 0 || element_count(input_dims) == 0)
+    return dy.builder->splat(0.0, {compute_dtype(dy.dtype()), input_dims});
   switch (choose(input_dims, w.dims(), g, dy.dtype())) {
     case Form::kDirect:
       return conv::direct_input_gradient(dy, w, g, input_dims);
@@ -89,13 +92,15 @@ Value input_gradient(const Value& dy, const Value& w, const Geometry& g, const D
   part_dims[1] /= g.groups;
   Values parts;
   for (int64_t i = 0; i < g.groups; ++i) {
-    parts.push_back(input_gradient(group_slice(dy, 1, i, g.groups), group_slice(w, 0, i, g.groups), one_group(g), part_dims));
+    parts.push_back(input_gradient(group_slice(dy, 1, i, g.groups), group_slice(w, 0, i, g.groups),
+                                   one_group(g), part_dims));
   }
   return concatenate(parts, 1);
 }
 
 Value weight_gradient(const Value& x, const Value& dy, const Geometry& g, const Dims& weight_dims) {
-  if (dy.type.elements() == 0 || x.type.elements() == 0) return dy.builder->splat(0.0, {compute_dtype(dy.dtype()), weight_dims});
+  if (dy.type.elements() == 0 || x.type.elements() == 0)
+    return dy.builder->splat(0.0, {compute_dtype(dy.dtype()), weight_dims});
   switch (choose(x.dims(), weight_dims, g, dy.dtype())) {
     case Form::kDirect:
       return conv::direct_weight_gradient(x, dy, g, weight_dims);
@@ -110,7 +115,8 @@ Value weight_gradient(const Value& x, const Value& dy, const Geometry& g, const 
   part_dims[0] /= g.groups;
   Values parts;
   for (int64_t i = 0; i < g.groups; ++i) {
-    parts.push_back(weight_gradient(group_slice(x, 1, i, g.groups), group_slice(dy, 1, i, g.groups), one_group(g), part_dims));
+    parts.push_back(weight_gradient(group_slice(x, 1, i, g.groups), group_slice(dy, 1, i, g.groups),
+                                    one_group(g), part_dims));
   }
   return concatenate(parts, 0);
 }
@@ -137,8 +143,8 @@ Values convolve(Lowering& op) {
     const std::vector<int64_t> extra = op.integers(7);
     Dims dims{x.dim(0), w.dim(1) * g.groups};
     for (size_t i = 0; i < g.rank(); ++i) {
-      dims.push_back((x.dim(i + 2) - 1) * g.stride[i] - 2 * g.padding[i] + (w.dim(i + 2) - 1) * g.dilation[i] +
-                     extra[extra.size() == 1 ? 0 : i] + 1);
+      dims.push_back((x.dim(i + 2) - 1) * g.stride[i] - 2 * g.padding[i] +
+                     (w.dim(i + 2) - 1) * g.dilation[i] + extra[extra.size() == 1 ? 0 : i] + 1);
     }
     y = input_gradient(x, w, g, dims);
   } else {
@@ -168,7 +174,8 @@ Values convolve_backward(Lowering& op, int first) {
     results[0] = convert(input_gradient(dy, w, g, x.dims()), dtype);
   }
   if (wanted[1]) {
-    results[1] = convert(transposed ? weight_gradient(dy, x, g, w.dims()) : weight_gradient(x, dy, g, w.dims()), dtype);
+    results[1] = convert(
+        transposed ? weight_gradient(dy, x, g, w.dims()) : weight_gradient(x, dy, g, w.dims()), dtype);
   }
   if (wanted[2]) {
     Dims summed{0};

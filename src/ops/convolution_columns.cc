@@ -40,7 +40,8 @@ Values image_to_columns(Lowering& op) {
   const int64_t rows = c * element_count(columns.kernel);
   const Dims dims = batched ? Dims{n, rows, positions} : Dims{rows, positions};
   if (element_count(dims) == 0) return {op.builder().splat(0.0, {x.dtype(), dims})};
-  const Value image = window_padded(reshape(x, Dims{n, c, x.dim(-2), x.dim(-1)}), columns.windows, columns.kernel, output, 0.0);
+  const Value image = window_padded(reshape(x, Dims{n, c, x.dim(-2), x.dim(-1)}), columns.windows,
+                                    columns.kernel, output, 0.0);
   Values parts;
   for (const Dims& tap : window_taps(columns.kernel)) {
     parts.push_back(reshape(under_tap(image, tap, output, columns.windows), Dims{n, c, 1, positions}));
@@ -84,7 +85,8 @@ OP("aten::pixel_shuffle") {
   const int64_t h = x.dim(-2);
   const int64_t w = x.dim(-1);
   const Value split = reshape(x, Dims{n, c, factor, factor, h, w});
-  return {reshape(transpose(split, Dims{0, 1, 4, 2, 5, 3}), with_last_dims(x.dims(), Dims{c, h * factor, w * factor}))};
+  return {reshape(transpose(split, Dims{0, 1, 4, 2, 5, 3}),
+                  with_last_dims(x.dims(), Dims{c, h * factor, w * factor}))};
 }
 
 OP("aten::pixel_unshuffle") {
@@ -95,7 +97,8 @@ OP("aten::pixel_unshuffle") {
   const int64_t h = x.dim(-2) / factor;
   const int64_t w = x.dim(-1) / factor;
   const Value split = reshape(x, Dims{n, c, h, factor, w, factor});
-  return {reshape(transpose(split, Dims{0, 1, 3, 5, 2, 4}), with_last_dims(x.dims(), Dims{c * factor * factor, h, w}))};
+  return {reshape(transpose(split, Dims{0, 1, 3, 5, 2, 4}),
+                  with_last_dims(x.dims(), Dims{c * factor * factor, h, w}))};
 }
 
 }  // namespace torch_tpu::ops

@@ -38,8 +38,8 @@ Value direct(const Value& x, const Value& w, const Geometry& g) {
   const size_t rank = g.rank();
   const Dims output = output_spatial(spatial(x.dims()), spatial(w.dims()), g);
   const Window window{{}, g.stride, g.padding, g.padding, {}, g.dilation};
-  return convolution(x, w, window, {layout("b", "f", rank), layout("o", "i", rank), layout("b", "f", rank)}, 1, 1,
-                     {compute_dtype(x.dtype()), joined(x.dim(0), w.dim(0), output)});
+  return convolution(x, w, window, {layout("b", "f", rank), layout("o", "i", rank), layout("b", "f", rank)},
+                     1, 1, {compute_dtype(x.dtype()), joined(x.dim(0), w.dim(0), output)});
 }
 
 Value direct_input_gradient(const Value& dy, const Value& w, const Geometry& g, const Dims& input_dims) {
@@ -65,8 +65,8 @@ Value direct_weight_gradient(const Value& x, const Value& dy, const Geometry& g,
     const int64_t covered = (weight_dims[i + 2] - 1) * g.dilation[i] + (dy.dim(i + 2) - 1) * g.stride[i] + 1;
     window.padding_high.push_back(covered - x.dim(i + 2) - g.padding[i]);
   }
-  return convolution(x, dy, window, {layout("f", "b", rank), layout("i", "o", rank), layout("f", "b", rank)}, 1, 1,
-                     {compute_dtype(x.dtype()), weight_dims});
+  return convolution(x, dy, window, {layout("f", "b", rank), layout("i", "o", rank), layout("f", "b", rank)},
+                     1, 1, {compute_dtype(x.dtype()), weight_dims});
 }
 
 }  // namespace torch_tpu::ops::conv

@@ -25,7 +25,8 @@ Value with_first_two_swapped(const Value& x) {
 // convolutions of U-Nets). Then they are a reshape and a transpose.
 bool tiles(const Dims& input, const Dims& kernel, const Geometry& g) {
   for (size_t i = 0; i < g.rank(); ++i) {
-    if (kernel[i] != g.stride[i] || g.dilation[i] != 1 || g.padding[i] != 0 || input[i] % kernel[i] != 0) return false;
+    if (kernel[i] != g.stride[i] || g.dilation[i] != 1 || g.padding[i] != 0 || input[i] % kernel[i] != 0)
+      return false;
   }
   return true;
 }
@@ -113,13 +114,25 @@ Value patches_dot(const Value& x, const Value& w, const Geometry& g) {
 Value patches_input_gradient(const Value& dy, const Value& w, const Geometry& g, const Dims& input_dims) {
   const Dims kernel = spatial(w.dims());
   const Value matrix = reshape(w, Dims{g.groups, w.dim(0) / g.groups, w.dim(1) * product(kernel)});
-  const Value columns = dot_general(matrix, outputs_first(dy, g), {{0}, {0}, {1}, {1}}, compute_dtype(dy.dtype()));
+  const Value grad = outputs_first(dy, g);
+  const DType dtype = compute_dtype(dy.dtype());
+  Value columns;
+  if (product(kernel) == 1) {
+    columns = dot_general(matrix, grad, {{0}, {0}, {1}, {1}}, dtype);
+  } else {
+    // A dot over the rows of a large weight leaves the fast path (20 ms against 9 for 512 channels on
+    // 7x7); transposing the gradient and the columns is cheaper.
+    const Value positions_first = transpose(grad, Dims{0, 2, 1});
+    const Value by_position = dot_general(positions_first, matrix, {{0}, {0}, {2}, {1}}, dtype);
+    columns = transpose(by_position, Dims{0, 2, 1});
+  }
   return fold_patches(columns, kernel, spatial(dy.dims()), g, input_dims);
 }
 
 Value patches_weight_gradient(const Value& x, const Value& dy, const Geometry& g, const Dims& weight_dims) {
   const Value columns = patches(x, spatial(weight_dims), spatial(dy.dims()), g);
-  const Value matrix = dot_general(outputs_first(dy, g), columns, {{0}, {0}, {2}, {2}}, compute_dtype(x.dtype()));
+  const Value matrix =
+      dot_general(outputs_first(dy, g), columns, {{0}, {0}, {2}, {2}}, compute_dtype(x.dtype()));
   return reshape(matrix, weight_dims);
 }
 
@@ -172,7 +185,8 @@ Value shifted_input_gradient(const Value& dy, const Value& w, const Geometry& g,
 
 Value shifted_weight_gradient(const Value& x, const Value& dy, const Geometry& g, const Dims& weight_dims) {
   const int64_t channels = x.dim(1);
-  const Value image = window_padded(by_channel(to_compute(x), channels), g, spatial(weight_dims), spatial(dy.dims()), 0.0);
+  const Value image =
+      window_padded(by_channel(to_compute(x), channels), g, spatial(weight_dims), spatial(dy.dims()), 0.0);
   const Value grad = by_channel(to_compute(dy), channels);
   Dims summed{0};
   for (int64_t i = 3; i < grad.rank(); ++i) summed.push_back(i);

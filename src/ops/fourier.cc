@@ -13,8 +13,9 @@ using namespace hlo;
 constexpr size_t kMostDims = 3;
 
 Value transform(const Value& x, const char* kind, const Dims& lengths, const Type& result) {
-  return x.builder->emit_one("stablehlo.fft", {x}, result,
-                             std::string("fft_type = #stablehlo<fft_type ") + kind + ">, fft_length = " + i64_array(lengths));
+  return x.builder->emit_one(
+      "stablehlo.fft", {x}, result,
+      std::string("fft_type = #stablehlo<fft_type ") + kind + ">, fft_length = " + i64_array(lengths));
 }
 
 // A permutation that moves `dims` to the end, in order.

@@ -37,7 +37,8 @@ Coordinate clipped(const Coordinate& c, int64_t size) {
   const Value inside = compare(Compare::kGt, c.value, 0.0) & compare(Compare::kLt, c.value, last);
   // Written so that NaN goes to zero.
   const Value low = select(compare(Compare::kGt, c.value, 0.0), c.value, like(c.value, 0.0));
-  return {select(compare(Compare::kLt, low, last), low, like(low, last)), select(inside, c.slope, like(c.slope, 0.0))};
+  return {select(compare(Compare::kLt, low, last), low, like(low, last)),
+          select(inside, c.slope, like(c.slope, 0.0))};
 }
 
 Coordinate reflected(const Coordinate& c, int64_t twice_low, int64_t twice_high) {
@@ -76,15 +77,18 @@ std::vector<Tap> cubic_taps(const Coordinate& c, int64_t size, int64_t padding, 
     const Value x = i == 0 ? t + 1.0 : i == 1 ? t : i == 2 ? 1.0 - t : 2.0 - t;
     const double direction = i < 2 ? 1.0 : -1.0;
     const bool near = i == 1 || i == 2;
-    const Value weight = near ? ((a + 2) * x - (a + 3)) * x * x + 1.0 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+    const Value weight =
+        near ? ((a + 2) * x - (a + 3)) * x * x + 1.0 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
     const Value slope = near ? (3 * (a + 2) * x - 2 * (a + 3)) * x : (3 * a * x - 10 * a) * x + 8 * a;
-    const Coordinate position = padded({base + static_cast<double>(i - 1), c.slope}, size, padding, align_corners);
+    const Coordinate position =
+        padded({base + static_cast<double>(i - 1), c.slope}, size, padding, align_corners);
     taps.push_back(tap_at(position.value, size, weight, slope * direction * c.slope));
   }
   return taps;
 }
 
-std::vector<Tap> taps_of(const Value& grid, int64_t size, int64_t interpolation, int64_t padding, bool align_corners) {
+std::vector<Tap> taps_of(const Value& grid, int64_t size, int64_t interpolation, int64_t padding,
+                         bool align_corners) {
   Coordinate c = unnormalized(grid, size, align_corners);
   if (interpolation == kBicubic) return cubic_taps(c, size, padding, align_corners);
   c = padded(c, size, padding, align_corners);
@@ -92,7 +96,8 @@ std::vector<Tap> taps_of(const Value& grid, int64_t size, int64_t interpolation,
     return {tap_at(unary("round_nearest_even", c.value), size, like(grid, 1.0), like(grid, 0.0))};
   }
   const Value base = floor(c.value);
-  return {tap_at(base, size, base + 1.0 - c.value, -c.slope), tap_at(base + 1.0, size, c.value - base, c.slope)};
+  return {tap_at(base, size, base + 1.0 - c.value, -c.slope),
+          tap_at(base + 1.0, size, c.value - base, c.slope)};
 }
 
 // All products of one tap per dimension, over [n, taps, positions].
@@ -109,7 +114,8 @@ Value stacked(const Values& parts) {
   return concatenate(rows, 1);
 }
 
-Samples samples_of(const Value& grid, const Dims& image, int64_t interpolation, int64_t padding, bool align_corners) {
+Samples samples_of(const Value& grid, const Dims& image, int64_t interpolation, int64_t padding,
+                   bool align_corners) {
   const int64_t n = grid.dim(0);
   const size_t rank = image.size();
   const int64_t positions = grid.type.elements() / (n * static_cast<int64_t>(rank));
@@ -177,7 +183,8 @@ Values sample(Lowering& op, size_t rank) {
   Dims dims{image.dim(0), image.dim(1)};
   for (size_t i = 0; i < rank; ++i) dims.push_back(grid.dim(static_cast<int64_t>(i) + 1));
   if (element_count(dims) == 0) return {op.builder().splat(0.0, {dtype, dims})};
-  const Samples samples = samples_of(grid, last_dims(image.dims(), rank), op.integer(2), op.integer(3), op.flag(4));
+  const Samples samples =
+      samples_of(grid, last_dims(image.dims(), rank), op.integer(2), op.integer(3), op.flag(4));
   const Value values = read(image, samples);
   const Value sum = reduce(values * over_channels(samples.weight, values.dims()), Reduction::kSum, Dims{2});
   return {convert(reshape(sum, dims), dtype)};
@@ -197,7 +204,8 @@ Value image_gradient(const Value& dy, const Samples& samples, const Dims& image_
 
 Value grid_gradient(const Value& dy, const Value& image, const Samples& samples, const Dims& grid_dims) {
   const Value values = read(image, samples);
-  const Value weighted = reduce(values * broadcast_in_dim(dy, values.dims(), Dims{0, 1, 3}), Reduction::kSum, Dims{1});
+  const Value weighted =
+      reduce(values * broadcast_in_dim(dy, values.dims(), Dims{0, 1, 3}), Reduction::kSum, Dims{1});
   Values parts;
   for (const Value& slope : samples.slopes) {
     const Value part = reduce(weighted * slope, Reduction::kSum, Dims{1});
@@ -218,7 +226,8 @@ Values sample_backward(Lowering& op, size_t rank) {
     results[1] = op.builder().splat(0.0, original_grid.type);
     return results;
   }
-  const Samples samples = samples_of(grid, last_dims(image.dims(), rank), op.integer(3), op.integer(4), op.flag(5));
+  const Samples samples =
+      samples_of(grid, last_dims(image.dims(), rank), op.integer(3), op.integer(4), op.flag(5));
   const Value dy = reshape(to_compute(op.tensor(0)), Dims{image.dim(0), image.dim(1), samples.index.dim(2)});
   if (wanted[0]) results[0] = convert(image_gradient(dy, samples, image.dims()), dtype);
   // As ATen, the gradient of the grid is always computed.

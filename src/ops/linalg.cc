@@ -19,7 +19,8 @@ Dims with(Dims dims, std::initializer_list<int64_t> more) {
 // Two stacks of matrices with their leading dimensions broadcast against each other.
 std::pair<Value, Value> broadcast_batches(const Value& a, const Value& b) {
   const Dims batch = broadcast_dims(*a.builder, batch_dims(a), batch_dims(b));
-  return {broadcast_to(a, with(batch, {a.dim(-2), a.dim(-1)})), broadcast_to(b, with(batch, {b.dim(-2), b.dim(-1)}))};
+  return {broadcast_to(a, with(batch, {a.dim(-2), a.dim(-1)})),
+          broadcast_to(b, with(batch, {b.dim(-2), b.dim(-1)}))};
 }
 
 Value empty(Builder& builder, DType dtype) { return builder.splat(0.0, {dtype, {0}}); }
@@ -28,7 +29,8 @@ Value inverse_from_factor(const Value& factor, bool upper) {
   const Value l = stacked(factor);
   const Value eye = broadcast_to(linalg::identity(*l.builder, l.dtype(), l.dim(1), l.dim(1)), l.dims());
   // (L L^H)^-1 or (U^H U)^-1.
-  const Value first = linalg::triangular_solve(l, eye, true, !upper, false, upper ? "ADJOINT" : "NO_TRANSPOSE");
+  const Value first =
+      linalg::triangular_solve(l, eye, true, !upper, false, upper ? "ADJOINT" : "NO_TRANSPOSE");
   return linalg::triangular_solve(l, first, true, !upper, false, upper ? "NO_TRANSPOSE" : "ADJOINT");
 }
 
@@ -58,21 +60,23 @@ OP("aten::_cholesky_solve_helper") {
   const Value b = op.tensor(0);
   const Value l = stacked(op.tensor(1));
   const bool upper = op.flag(2);
-  const Value first = linalg::triangular_solve(l, stacked(b), true, !upper, false, upper ? "ADJOINT" : "NO_TRANSPOSE");
+  const Value first =
+      linalg::triangular_solve(l, stacked(b), true, !upper, false, upper ? "ADJOINT" : "NO_TRANSPOSE");
   const Value x = linalg::triangular_solve(l, first, true, !upper, false, upper ? "NO_TRANSPOSE" : "ADJOINT");
   return {reshape(x, b.dims())};
 }
 
 OP("aten::linalg_solve_triangular") {
   const auto [a, b] = broadcast_batches(op.tensor(0), op.tensor(1));
-  const Value x = linalg::triangular_solve(stacked(a), stacked(b), op.flag(3), !op.flag(2), op.flag(4), "NO_TRANSPOSE");
+  const Value x =
+      linalg::triangular_solve(stacked(a), stacked(b), op.flag(3), !op.flag(2), op.flag(4), "NO_TRANSPOSE");
   return {reshape(x, b.dims())};
 }
 
 OP("aten::triangular_solve") {
   const auto [b, a] = broadcast_batches(op.tensor(0), op.tensor(1));
-  const Value x = linalg::triangular_solve(stacked(a), stacked(b), true, !op.flag(2),
-                                           op.flag(4), op.flag(3) ? "TRANSPOSE" : "NO_TRANSPOSE");
+  const Value x = linalg::triangular_solve(stacked(a), stacked(b), true, !op.flag(2), op.flag(4),
+                                           op.flag(3) ? "TRANSPOSE" : "NO_TRANSPOSE");
   return {reshape(x, b.dims()), a};
 }
 
@@ -171,7 +175,8 @@ OP("aten::linalg_lu_solve") {
   const auto [lu, b] = broadcast_batches(op.tensor(0), op.tensor(2));
   Dims pivot_dims = batch_dims(lu);
   pivot_dims.push_back(given.dim(-1));
-  const Value pivots = reshape(broadcast_to(given, pivot_dims), Dims{element_count(batch_dims(lu)), given.dim(-1)});
+  const Value pivots =
+      reshape(broadcast_to(given, pivot_dims), Dims{element_count(batch_dims(lu)), given.dim(-1)});
   if (left) return {reshape(linalg::lu_solve(stacked(lu), pivots, stacked(b), op.flag(4)), b.dims())};
   // X A = B is A^H X^H = B^H.
   const Value x = linalg::lu_solve(stacked(lu), pivots, linalg::adjoint(stacked(b)), !op.flag(4));
@@ -192,7 +197,8 @@ Value factored_form(const Value& a) { return is_complex(a.dtype()) ? a : linalg:
 Determinant determinant_of(const Value& a) {
   const linalg::Lu factor = linalg::lu_factor(factored_form(stacked(a)), true);
   const Value numbers = a.builder->iota(factor.pivots.type, 1) + 1.0;
-  const Value swaps = reduce(convert(compare(Compare::kNe, factor.pivots, numbers), DType::kS32), Reduction::kSum, Dims{1});
+  const Value swaps =
+      reduce(convert(compare(Compare::kNe, factor.pivots, numbers), DType::kS32), Reduction::kSum, Dims{1});
   const Value sign = 1.0 - 2.0 * convert(remainder(swaps, like(swaps, 2.0)), real_type(a.dtype()));
   return {factor, linalg::diagonal(factor.lu), linalg::as_dtype(sign, a.dtype())};
 }
@@ -222,7 +228,8 @@ OP("aten::linalg_inv_ex") {
   const Value a = op.tensor(0);
   const Value matrix = stacked(a);
   const linalg::Lu factor = linalg::lu_factor(matrix, true);
-  const Value eye = broadcast_to(linalg::identity(op.builder(), a.dtype(), a.dim(-1), a.dim(-1)), matrix.dims());
+  const Value eye =
+      broadcast_to(linalg::identity(op.builder(), a.dtype(), a.dim(-1), a.dim(-1)), matrix.dims());
   return {reshape(linalg::lu_solve(factor.lu, factor.pivots, eye, false), a.dims()),
           reshape(factor.info, batch_dims(a))};
 }
@@ -242,7 +249,8 @@ OP("aten::_linalg_solve_ex") {
   const Dims batch = batch_dims(a);
   const linalg::Lu factor = linalg::lu_factor(factored_form(stacked(a)), true);
   const Dims wide_batch = batch_dims(wide_a);
-  const Value lu = stacked(broadcast_to(reshape(factor.lu, a.dims()), with(wide_batch, {a.dim(-2), a.dim(-1)})));
+  const Value lu =
+      stacked(broadcast_to(reshape(factor.lu, a.dims()), with(wide_batch, {a.dim(-2), a.dim(-1)})));
   const Value pivots = reshape(broadcast_to(unstacked(factor.pivots, batch), with(wide_batch, {a.dim(-1)})),
                                Dims{lu.dim(0), a.dim(-1)});
   const bool through_transpose = !is_complex(a.dtype());
@@ -254,7 +262,8 @@ OP("aten::_linalg_solve_ex") {
   }
   Dims result = wide_b.dims();
   if (vectors) result.pop_back();
-  return {reshape(x, result), reshape(factor.lu, a.dims()), unstacked(factor.pivots, batch), reshape(factor.info, batch)};
+  return {reshape(x, result), reshape(factor.lu, a.dims()), unstacked(factor.pivots, batch),
+          reshape(factor.info, batch)};
 }
 
 }  // namespace torch_tpu::ops

@@ -27,13 +27,15 @@ Value as_dtype(const Value& real_value, DType dtype);
 Value squared_modulus(const Value& x);
 
 /// Runs body(i, state) for i = 0 .. count - 1; i is a rank-0 s32.
-Values repeat(int64_t count, const Values& state, const std::function<Values(const Value&, const Values&)>& body);
+Values repeat(int64_t count, const Values& state,
+              const std::function<Values(const Value&, const Values&)>& body);
 Value row_of(const Value& x, const Value& i);     // [batch, 1, columns]
 Value column_of(const Value& x, const Value& j);  // [batch, rows, 1]
 Value with_column(const Value& x, const Value& column, const Value& j);
 
 /// X with op(A) X = B, or X op(A) = B. A may hold anything outside its triangle.
-Value triangular_solve(const Value& a, const Value& b, bool left, bool lower, bool unit, const char* transpose);
+Value triangular_solve(const Value& a, const Value& b, bool left, bool lower, bool unit,
+                       const char* transpose);
 
 struct Cholesky {
   Value l;     // lower

@@ -31,26 +31,29 @@ Values hessenberg(const Value& a) {
   Builder& builder = *a.builder;
   const int64_t n = a.dim(0);
   const Value rows = builder.iota({DType::kS32, {n, 1}}, 0);
-  return repeat(n - 2, {a, identity(builder, a.dtype(), n, n)}, [&](const Value& j, const Values& state) -> Values {
-    const Value first = j + 1.0;
-    const Value zero = like(j, 0.0);
-    const Value column = masked(compare(Compare::kGe, rows, first), dynamic_slice(state[0], {zero, j}, Dims{n, 1}));
-    const Value alpha = element(column, first, zero);
-    const Value length = sqrt(reduce(squared_modulus(column), Reduction::kSum, Dims{0, 1}));
-    const Value size = abs(alpha);
-    const Value tiny = compare(Compare::kEq, size, 0.0);
-    const Value phase = select(tiny, like(alpha, 1.0), scaled_by(alpha, 1.0 / select(tiny, like(size, 1.0), size)));
-    // v = x + phase |x| e; H = I - 2 v v^H / |v|^2.
-    const Value shift = scaled_by(phase, length);
-    const Value v = column + masked(compare(Compare::kEq, rows, first), broadcast_to(shift, Dims{n, 1}));
-    const Value norm = reduce(squared_modulus(v), Reduction::kSum, Dims{0, 1});
-    const Value none = compare(Compare::kEq, norm, 0.0);
-    const Value factor = select(none, like(norm, 0.0), 2.0 / select(none, like(norm, 1.0), norm));
-    const Value vh = conjugate(transposed(v));
-    const Value left = state[0] - scaled_by(v, factor) * dot(vh, state[0]);
-    const Value both = left - dot(left, v) * scaled_by(vh, factor);
-    return {both, state[1] - dot(state[1], v) * scaled_by(vh, factor)};
-  });
+  return repeat(
+      n - 2, {a, identity(builder, a.dtype(), n, n)}, [&](const Value& j, const Values& state) -> Values {
+        const Value first = j + 1.0;
+        const Value zero = like(j, 0.0);
+        const Value column =
+            masked(compare(Compare::kGe, rows, first), dynamic_slice(state[0], {zero, j}, Dims{n, 1}));
+        const Value alpha = element(column, first, zero);
+        const Value length = sqrt(reduce(squared_modulus(column), Reduction::kSum, Dims{0, 1}));
+        const Value size = abs(alpha);
+        const Value tiny = compare(Compare::kEq, size, 0.0);
+        const Value phase =
+            select(tiny, like(alpha, 1.0), scaled_by(alpha, 1.0 / select(tiny, like(size, 1.0), size)));
+        // v = x + phase |x| e; H = I - 2 v v^H / |v|^2.
+        const Value shift = scaled_by(phase, length);
+        const Value v = column + masked(compare(Compare::kEq, rows, first), broadcast_to(shift, Dims{n, 1}));
+        const Value norm = reduce(squared_modulus(v), Reduction::kSum, Dims{0, 1});
+        const Value none = compare(Compare::kEq, norm, 0.0);
+        const Value factor = select(none, like(norm, 0.0), 2.0 / select(none, like(norm, 1.0), norm));
+        const Value vh = conjugate(transposed(v));
+        const Value left = state[0] - scaled_by(v, factor) * dot(vh, state[0]);
+        const Value both = left - dot(left, v) * scaled_by(vh, factor);
+        return {both, state[1] - dot(state[1], v) * scaled_by(vh, factor)};
+      });
 }
 
 // The eigenvalue of the trailing 2x2 block at `hi` that is closer to its last entry.
@@ -76,33 +79,35 @@ Values qr_step(const Value& h, const Value& q, const Value& lo, const Value& hi,
   const Value zero = like(lo, 0.0);
   const Value no_rotations = builder.splat(0.0, {h.dtype(), {n, 2, 2}});
   const auto below_hi = [](const Values& x) -> Values { return {compare(Compare::kLt, x[0], x[1])}; };
-  const Values reduced = while_loop({lo, hi, h - shifts, no_rotations}, below_hi, [&](const Values& x) -> Values {
-    const Value& k = x[0];
-    const Value a = element(x[2], k, k);
-    const Value b = element(x[2], k + 1.0, k);
-    const Value length = sqrt(squared_modulus(a) + squared_modulus(b));
-    const Value none = compare(Compare::kEq, length, 0.0);
-    const Value inverse = 1.0 / select(none, like(length, 1.0), length);
-    const Value c = select(none, like(a, 1.0), scaled_by(a, inverse));
-    const Value s = select(none, like(a, 0.0), scaled_by(b, inverse));
-    const auto row = [](const Value& left, const Value& right) {
-      return concatenate({reshape(left, Dims{1, 1}), reshape(right, Dims{1, 1})}, 1);
-    };
-    const Value rotation = concatenate({row(conjugate(c), conjugate(s)), row(-s, c)}, 0);
-    const Value rows = dot(rotation, dynamic_slice(x[2], {k, zero}, Dims{2, n}));
-    return {k + 1.0, x[1], dynamic_update_slice(x[2], rows, {k, zero}),
-            dynamic_update_slice(x[3], reshape(rotation, Dims{1, 2, 2}), {k, zero, zero})};
-  });
-  const Values product = while_loop({lo, hi, reduced[2], q, reduced[3]}, below_hi, [&](const Values& x) -> Values {
-    const Value& k = x[0];
-    const Value rotation = reshape(dynamic_slice(x[4], {k, zero, zero}, Dims{1, 2, 2}), Dims{2, 2});
-    const Value inverse = conjugate(transposed(rotation));
-    const auto turned = [&](const Value& matrix) {
-      const Value columns = dot(dynamic_slice(matrix, {zero, k}, Dims{n, 2}), inverse);
-      return dynamic_update_slice(matrix, columns, {zero, k});
-    };
-    return {k + 1.0, x[1], turned(x[2]), turned(x[3]), x[4]};
-  });
+  const Values reduced =
+      while_loop({lo, hi, h - shifts, no_rotations}, below_hi, [&](const Values& x) -> Values {
+        const Value& k = x[0];
+        const Value a = element(x[2], k, k);
+        const Value b = element(x[2], k + 1.0, k);
+        const Value length = sqrt(squared_modulus(a) + squared_modulus(b));
+        const Value none = compare(Compare::kEq, length, 0.0);
+        const Value inverse = 1.0 / select(none, like(length, 1.0), length);
+        const Value c = select(none, like(a, 1.0), scaled_by(a, inverse));
+        const Value s = select(none, like(a, 0.0), scaled_by(b, inverse));
+        const auto row = [](const Value& left, const Value& right) {
+          return concatenate({reshape(left, Dims{1, 1}), reshape(right, Dims{1, 1})}, 1);
+        };
+        const Value rotation = concatenate({row(conjugate(c), conjugate(s)), row(-s, c)}, 0);
+        const Value rows = dot(rotation, dynamic_slice(x[2], {k, zero}, Dims{2, n}));
+        return {k + 1.0, x[1], dynamic_update_slice(x[2], rows, {k, zero}),
+                dynamic_update_slice(x[3], reshape(rotation, Dims{1, 2, 2}), {k, zero, zero})};
+      });
+  const Values product =
+      while_loop({lo, hi, reduced[2], q, reduced[3]}, below_hi, [&](const Values& x) -> Values {
+        const Value& k = x[0];
+        const Value rotation = reshape(dynamic_slice(x[4], {k, zero, zero}, Dims{1, 2, 2}), Dims{2, 2});
+        const Value inverse = conjugate(transposed(rotation));
+        const auto turned = [&](const Value& matrix) {
+          const Value columns = dot(dynamic_slice(matrix, {zero, k}, Dims{n, 2}), inverse);
+          return dynamic_update_slice(matrix, columns, {zero, k});
+        };
+        return {k + 1.0, x[1], turned(x[2]), turned(x[3]), x[4]};
+      });
   return {product[2] + shifts, product[3]};
 }
 
@@ -124,10 +129,14 @@ Values schur(const Value& a) {
         const Value &hi = x[0], &turn = x[1], &h = x[2], &q = x[3];
         const Value sizes = abs(diagonal(h));
         // |h[i, i - 1]| against its neighbours on the diagonal, for i >= 1.
-        const Value below = abs(diagonal(pad(slice_dim(h, 0, 1, n), builder.splat(0.0, {h.dtype(), {}}), Dims{0, 0}, Dims{1, 0})));
-        const Value under = concatenate({builder.splat(0.0, {below.dtype(), {1}}), slice_dim(below, 0, 0, n - 1)}, 0);
-        const Value previous = concatenate({builder.splat(0.0, {sizes.dtype(), {1}}), slice_dim(sizes, 0, 0, n - 1)}, 0);
-        const Value small = compare(Compare::kLe, under, (sizes + previous) * eps) & compare(Compare::kLe, places, hi);
+        const Value below = abs(diagonal(
+            pad(slice_dim(h, 0, 1, n), builder.splat(0.0, {h.dtype(), {}}), Dims{0, 0}, Dims{1, 0})));
+        const Value under =
+            concatenate({builder.splat(0.0, {below.dtype(), {1}}), slice_dim(below, 0, 0, n - 1)}, 0);
+        const Value previous =
+            concatenate({builder.splat(0.0, {sizes.dtype(), {1}}), slice_dim(sizes, 0, 0, n - 1)}, 0);
+        const Value small =
+            compare(Compare::kLe, under, (sizes + previous) * eps) & compare(Compare::kLe, places, hi);
         const Value lo = reduce(select(small, places, like(places, 0.0)), Reduction::kMax, Dims{0});
         const Value done = compare(Compare::kEq, lo, hi);
         const Value exceptional = compare(Compare::kEq, remainder(turn, like(turn, 11.0)), 10.0);
@@ -149,18 +158,19 @@ Value triangular_vectors(const Value& t) {
   const Value largest = reduce(abs(upper_part(t)), Reduction::kMax, Dims{0, 1});
   const Value smallest = maximum(largest * eps, like(largest, 1e-37));
   const Value columns = builder.iota({DType::kS32, {1, n}}, 1);
-  const Values result = repeat(n, {builder.splat(0.0, t.type)}, [&](const Value& step, const Values& state) -> Values {
-    const Value j = static_cast<double>(n - 1) - step;
-    const Value zero = like(j, 0.0);
-    const Value row = masked(compare(Compare::kGt, columns, j), dynamic_slice(t, {j, zero}, Dims{1, n}));
-    const Value gap = element(t, j, j) - reshape(values, Dims{1, n});
-    const Value close = compare(Compare::kLt, abs(gap), smallest);
-    const Value safe = select(close, as_dtype(broadcast_to(smallest, Dims{1, n}), t.dtype()), gap);
-    const Value solved = -dot(row, state[0]) / safe;
-    const Value one = select(compare(Compare::kEq, columns, j), like(solved, 1.0), like(solved, 0.0));
-    const Value next = select(compare(Compare::kGt, columns, j), solved, one);
-    return {dynamic_update_slice(state[0], next, {j, zero})};
-  });
+  const Values result =
+      repeat(n, {builder.splat(0.0, t.type)}, [&](const Value& step, const Values& state) -> Values {
+        const Value j = static_cast<double>(n - 1) - step;
+        const Value zero = like(j, 0.0);
+        const Value row = masked(compare(Compare::kGt, columns, j), dynamic_slice(t, {j, zero}, Dims{1, n}));
+        const Value gap = element(t, j, j) - reshape(values, Dims{1, n});
+        const Value close = compare(Compare::kLt, abs(gap), smallest);
+        const Value safe = select(close, as_dtype(broadcast_to(smallest, Dims{1, n}), t.dtype()), gap);
+        const Value solved = -dot(row, state[0]) / safe;
+        const Value one = select(compare(Compare::kEq, columns, j), like(solved, 1.0), like(solved, 0.0));
+        const Value next = select(compare(Compare::kGt, columns, j), solved, one);
+        return {dynamic_update_slice(state[0], next, {j, zero})};
+      });
   return result[0];
 }
 
@@ -170,8 +180,10 @@ Value normalized(const Value& vectors) {
   const Value length = sqrt(reduce_keep(sizes, Reduction::kSum, Dims{0}));
   const Value largest = reduce_keep(sizes, Reduction::kMax, Dims{0});
   const Value rows = vectors.builder->iota({DType::kS32, vectors.dims()}, 0);
-  const Value first = reduce_keep(select(compare(Compare::kEq, sizes, largest), rows, like(rows, 1e9)), Reduction::kMin, Dims{0});
-  const Value pivot = reduce_keep(masked(compare(Compare::kEq, rows, first), vectors), Reduction::kSum, Dims{0});
+  const Value first = reduce_keep(select(compare(Compare::kEq, sizes, largest), rows, like(rows, 1e9)),
+                                  Reduction::kMin, Dims{0});
+  const Value pivot =
+      reduce_keep(masked(compare(Compare::kEq, rows, first), vectors), Reduction::kSum, Dims{0});
   const Value phase = complex(real(pivot) / abs(pivot), -imag(pivot) / abs(pivot));
   return scaled_by(vectors * phase, 1.0 / length);
 }

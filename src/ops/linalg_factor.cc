@@ -90,16 +90,17 @@ Value permutation_of(const Value& pivots, int64_t rows) {
   const int64_t batch = pivots.dim(0);
   const Value numbers = builder.iota({DType::kS32, {batch, rows}}, 1);
   if (numbers.type.elements() == 0) return numbers;
-  const Values result = repeat(pivots.dim(1), {numbers, pivots}, [&](const Value& j, const Values& state) -> Values {
-    const Value& order = state[0];
-    const Value zero = like(j, 0.0);
-    const Value p = dynamic_slice(state[1], {zero, j}, Dims{batch, 1}) - 1.0;
-    const Value at_j = dynamic_slice(order, {zero, j}, Dims{batch, 1});
-    const Value is_p = compare(Compare::kEq, numbers, p);
-    const Value at_p = reduce_keep(select(is_p, order, like(order, 0.0)), Reduction::kSum, Dims{1});
-    const Value is_j = compare(Compare::kEq, numbers, j);
-    return {select(is_j, at_p, select(is_p, at_j, order)), state[1]};
-  });
+  const Values result =
+      repeat(pivots.dim(1), {numbers, pivots}, [&](const Value& j, const Values& state) -> Values {
+        const Value& order = state[0];
+        const Value zero = like(j, 0.0);
+        const Value p = dynamic_slice(state[1], {zero, j}, Dims{batch, 1}) - 1.0;
+        const Value at_j = dynamic_slice(order, {zero, j}, Dims{batch, 1});
+        const Value is_p = compare(Compare::kEq, numbers, p);
+        const Value at_p = reduce_keep(select(is_p, order, like(order, 0.0)), Reduction::kSum, Dims{1});
+        const Value is_j = compare(Compare::kEq, numbers, j);
+        return {select(is_j, at_p, select(is_p, at_j, order)), state[1]};
+      });
   return result[0];
 }
 
@@ -115,9 +116,8 @@ Value permuted_rows(const Value& b, const Value& indices) {
 
 Value inverse_permutation(const Value& order) {
   const Value positions = order.builder->iota(order.type, 1);
-  return sort({order, positions}, 1, false, [](const Values& x) -> Values {
-    return {compare(Compare::kLt, x[0], x[1])};
-  })[1];
+  return sort({order, positions}, 1, false,
+              [](const Values& x) -> Values { return {compare(Compare::kLt, x[0], x[1])}; })[1];
 }
 
 }  // namespace
@@ -178,20 +178,21 @@ Value qr_apply(const Value& reflectors, const Value& tau, Value c, bool left, bo
   const int64_t k = tau.dim(1);
   const Value rows = builder.iota({DType::kS32, {batch, m, 1}}, 1);
   const bool ascending = left == adjoint_of_q;
-  const Values result = repeat(k, {c, reflectors, tau}, [&](const Value& step, const Values& state) -> Values {
-    const Value j = ascending ? step : static_cast<double>(k - 1) - step;
-    const Value column = column_of(state[1], j);
-    const Value tail = select(compare(Compare::kGt, rows, j), column, like(column, 0.0));
-    const Value v = select(compare(Compare::kEq, rows, j), like(tail, 1.0), tail);
-    Value t = reshape(dynamic_slice(state[2], {like(j, 0.0), j}, Dims{batch, 1}), Dims{batch, 1, 1});
-    if (adjoint_of_q) t = conjugate(t);
-    if (left) {
-      const Value w = dot_general(conjugate(v), state[0], {{0}, {0}, {1}, {1}}, c.dtype());
-      return {state[0] - (v * t) * w, state[1], state[2]};
-    }
-    const Value w = product(state[0], v);  // [batch, rows of c, 1]
-    return {state[0] - (w * t) * adjoint(v), state[1], state[2]};
-  });
+  const Values result =
+      repeat(k, {c, reflectors, tau}, [&](const Value& step, const Values& state) -> Values {
+        const Value j = ascending ? step : static_cast<double>(k - 1) - step;
+        const Value column = column_of(state[1], j);
+        const Value tail = select(compare(Compare::kGt, rows, j), column, like(column, 0.0));
+        const Value v = select(compare(Compare::kEq, rows, j), like(tail, 1.0), tail);
+        Value t = reshape(dynamic_slice(state[2], {like(j, 0.0), j}, Dims{batch, 1}), Dims{batch, 1, 1});
+        if (adjoint_of_q) t = conjugate(t);
+        if (left) {
+          const Value w = dot_general(conjugate(v), state[0], {{0}, {0}, {1}, {1}}, c.dtype());
+          return {state[0] - (v * t) * w, state[1], state[2]};
+        }
+        const Value w = product(state[0], v);  // [batch, rows of c, 1]
+        return {state[0] - (w * t) * adjoint(v), state[1], state[2]};
+      });
   return result[0];
 }
 

@@ -49,7 +49,8 @@ OP("aten::linalg_matrix_exp") {
   const Value halvings = convert(maximum(exponent, like(exponent, 0.0)), DType::kS32);
   const Value factor = power(like(norm, 0.5), convert(halvings, norm.dtype()));
   const Value small = matrix * reshape(linalg::as_dtype(factor, a.dtype()), Dims{batch, 1, 1});
-  const Value most = minimum(reduce(halvings, Reduction::kMax, Dims{0}), op.builder().splat(int64_t{1100}, {DType::kS32, {}}));
+  const Value most = minimum(reduce(halvings, Reduction::kMax, Dims{0}),
+                             op.builder().splat(int64_t{1100}, {DType::kS32, {}}));
   const Values result = while_loop(
       {like(most, 0.0), most, halvings, taylor(small)},
       [](const Values& x) -> Values { return {compare(Compare::kLt, x[0], x[1])}; },
@@ -95,7 +96,8 @@ OP("aten::linalg_lstsq") {
   const DType real_dtype = real_type(a.dtype());
   const linalg::Svd svd = linalg::svd(matrix, true, false);
   Value cutoff = op.builder().splat((real_dtype == DType::kF64 ? 2.2204460492503131e-16 : 1.1920929e-07) *
-                                        static_cast<double>(std::max(m, n)), {real_dtype, {}});
+                                        static_cast<double>(std::max(m, n)),
+                                    {real_dtype, {}});
   if (op.has(2) && driver != "gels") cutoff = op.scalar(2, real_dtype);
   const int64_t k = std::min(m, n);
   Value solution = op.builder().splat(0.0, {a.dtype(), {matrix.dim(0), n, right.dim(2)}});
@@ -105,7 +107,8 @@ OP("aten::linalg_lstsq") {
     const Value kept = compare(Compare::kGt, svd.s, largest * cutoff);
     const Value inverse = select(kept, 1.0 / select(kept, svd.s, like(svd.s, 1.0)), like(svd.s, 0.0));
     const Value coordinates = linalg::product(linalg::adjoint(svd.u), right);
-    const Value scaled = coordinates * reshape(linalg::as_dtype(inverse, a.dtype()), Dims{matrix.dim(0), k, 1});
+    const Value scaled =
+        coordinates * reshape(linalg::as_dtype(inverse, a.dtype()), Dims{matrix.dim(0), k, 1});
     solution = linalg::product(linalg::adjoint(svd.vh), scaled);
     rank = reduce(convert(kept, DType::kS64), Reduction::kSum, Dims{1});
   }

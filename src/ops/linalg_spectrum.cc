@@ -20,9 +20,11 @@ struct Pairs {
 
 Pairs next_round(const Pairs& pairs, int64_t half) {
   if (half == 1) return pairs;
-  const Value top = concatenate({slice_dim(pairs.top, 1, 0, 1), slice_dim(pairs.bottom, 1, 0, 1),
-                                 slice_dim(pairs.top, 1, 1, half - 1)}, 1);
-  const Value bottom = concatenate({slice_dim(pairs.bottom, 1, 1, half), slice_dim(pairs.top, 1, half - 1, half)}, 1);
+  const Value top = concatenate(
+      {slice_dim(pairs.top, 1, 0, 1), slice_dim(pairs.bottom, 1, 0, 1), slice_dim(pairs.top, 1, 1, half - 1)},
+      1);
+  const Value bottom =
+      concatenate({slice_dim(pairs.bottom, 1, 1, half), slice_dim(pairs.top, 1, half - 1, half)}, 1);
   return {top, bottom};
 }
 
@@ -81,7 +83,8 @@ Jacobi one_sided_jacobi(const Value& a) {
   const Values result = while_loop(
       state,
       [&](const Values& x) -> Values {
-        return {compare(Compare::kLt, x[0], static_cast<double>(kMostSweeps)) & compare(Compare::kGt, x[1], limit)};
+        return {compare(Compare::kLt, x[0], static_cast<double>(kMostSweeps)) &
+                compare(Compare::kGt, x[1], limit)};
       },
       [&](const Values& x) -> Values {
         const Values swept = repeat(std::max<int64_t>(2 * half - 1, 1), {zero, x[2], x[3]},
@@ -98,12 +101,12 @@ Jacobi one_sided_jacobi(const Value& a) {
     rows = slice_dim(rows, 1, 0, n);
   }
   // Thousands of rotations let the lengths drift: the rows of v should have length one.
-  const Value lengths = sqrt(reduce_keep(squared_modulus(slice_dim(rows, 2, m, m + n)), Reduction::kSum, Dims{2}));
+  const Value lengths =
+      sqrt(reduce_keep(squared_modulus(slice_dim(rows, 2, m, m + n)), Reduction::kSum, Dims{2}));
   rows = rows / broadcast_to(as_dtype(lengths, a.dtype()), rows.dims());
   const Value norms = sqrt(reduce(squared_modulus(slice_dim(rows, 2, 0, m)), Reduction::kSum, Dims{2}));
-  const Values sorted = sort({norms, builder.iota({DType::kS32, {batch, n}}, 1)}, 1, true, [](const Values& x) -> Values {
-    return {compare(Compare::kGt, x[0], x[1])};
-  });
+  const Values sorted = sort({norms, builder.iota({DType::kS32, {batch, n}}, 1)}, 1, true,
+                             [](const Values& x) -> Values { return {compare(Compare::kGt, x[0], x[1])}; });
   const Dims count{batch, n, 1};
   const Value pairs = concatenate({builder.iota({DType::kS32, count}, 0), reshape(sorted[1], count)}, 2);
   const Value ordered = gather(rows, pairs, {{2}, {0, 1}, {0, 1}, {1, 1, m + n}, 2});
@@ -155,12 +158,11 @@ Values hermitian_eigen(const Value& a) {
   const Value bound = reshape(reduce(sums, Reduction::kMax, Dims{1}), Dims{batch, 1, 1});
   const Value eye = identity(*a.builder, a.dtype(), n, n);
   const Jacobi jacobi = one_sided_jacobi(a + as_dtype(bound, a.dtype()) * eye);
-  const Value rows = reverse(jacobi.v, Dims{1});  // ascending
+  const Value rows = reverse(jacobi.v, Dims{1});                               // ascending
   const Value images = dot_general(rows, a, {{0}, {0}, {2}, {2}}, a.dtype());  // row i: (A v_i)^T
   const Value quotients = reduce(real(images * conjugate(rows)), Reduction::kSum, Dims{2});
-  const Value values = sort({quotients}, 1, false, [](const Values& x) -> Values {
-    return {compare(Compare::kLt, x[0], x[1])};
-  })[0];
+  const Value values = sort({quotients}, 1, false,
+                            [](const Values& x) -> Values { return {compare(Compare::kLt, x[0], x[1])}; })[0];
   return {values, transposed(rows)};
 }
 

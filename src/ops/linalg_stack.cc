@@ -38,8 +38,8 @@ namespace {
 
 Value triangle(const Value& x, Compare direction, int64_t offset) {
   const Type type{DType::kS32, {x.dim(-2), x.dim(-1)}};
-  const Value inside = compare(direction, x.builder->iota(type, 1),
-                               x.builder->iota(type, 0) + static_cast<double>(offset));
+  const Value inside =
+      compare(direction, x.builder->iota(type, 1), x.builder->iota(type, 0) + static_cast<double>(offset));
   return select(inside, x, x.builder->splat(0.0, {x.dtype(), {}}));
 }
 
@@ -56,7 +56,8 @@ Value diagonal(const Value& x) {
   const Value square = slice(x, start, limit);
   const Type type{DType::kS32, {size, size}};
   const Value on = compare(Compare::kEq, x.builder->iota(type, 0), x.builder->iota(type, 1));
-  return reduce(select(on, square, x.builder->splat(0.0, {x.dtype(), {}})), Reduction::kSum, Dims{x.rank() - 1});
+  return reduce(select(on, square, x.builder->splat(0.0, {x.dtype(), {}})), Reduction::kSum,
+                Dims{x.rank() - 1});
 }
 
 Value as_dtype(const Value& real_value, DType dtype) {
@@ -68,13 +69,15 @@ Value squared_modulus(const Value& x) {
   return real(x) * real(x) + imag(x) * imag(x);
 }
 
-Values repeat(int64_t count, const Values& state, const std::function<Values(const Value&, const Values&)>& body) {
+Values repeat(int64_t count, const Values& state,
+              const std::function<Values(const Value&, const Values&)>& body) {
   if (count <= 0) return state;
   Builder& builder = *state[0].builder;
   Values all{builder.splat(int64_t{0}, {DType::kS32, {}})};
   all.insert(all.end(), state.begin(), state.end());
   const Values results = while_loop(
-      all, [&](const Values& x) -> Values { return {compare(Compare::kLt, x[0], static_cast<double>(count))}; },
+      all,
+      [&](const Values& x) -> Values { return {compare(Compare::kLt, x[0], static_cast<double>(count))}; },
       [&](const Values& x) -> Values {
         Values next{x[0] + 1.0};
         for (const Value& value : body(x[0], Values(x.begin() + 1, x.end()))) next.push_back(value);
@@ -98,11 +101,13 @@ Value with_column(const Value& x, const Value& column, const Value& j) {
   return dynamic_update_slice(x, column, {zero, zero, j});
 }
 
-Value triangular_solve(const Value& a, const Value& b, bool left, bool lower, bool unit, const char* transpose) {
+Value triangular_solve(const Value& a, const Value& b, bool left, bool lower, bool unit,
+                       const char* transpose) {
   if (b.type.elements() == 0) return b;
   const auto text = [](bool flag) { return std::string(flag ? "true" : "false"); };
   // A real matrix has no adjoint of its own.
-  const std::string kind = !is_complex(a.dtype()) && transpose == std::string("ADJOINT") ? "TRANSPOSE" : transpose;
+  const std::string kind =
+      !is_complex(a.dtype()) && transpose == std::string("ADJOINT") ? "TRANSPOSE" : transpose;
   return a.builder->emit_one("stablehlo.triangular_solve", {a, b}, b.type,
                              "left_side = " + text(left) + ", lower = " + text(lower) + ", unit_diagonal = " +
                                  text(unit) + ", transpose_a = #stablehlo<transpose " + kind + ">");

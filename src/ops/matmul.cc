@@ -54,23 +54,27 @@ OP("aten::vdot") {
 }
 
 OP("aten::addmm", .special = {0.0, 1.0}) {
-  return {scaled_sum(op, op.tensor(0), matrix_product(op.tensor(1), op.tensor(2)), 3, 4, op.tensor(1).dtype())};
+  return {
+      scaled_sum(op, op.tensor(0), matrix_product(op.tensor(1), op.tensor(2)), 3, 4, op.tensor(1).dtype())};
 }
 
 OP("aten::_addmm_activation", .special = {0.0, 1.0}) {
   const DType dtype = op.tensor(1).dtype();
-  const Value x = scaled_sum(op, op.tensor(0), matrix_product(op.tensor(1), op.tensor(2)), 3, 4, compute_dtype(dtype));
+  const Value x =
+      scaled_sum(op, op.tensor(0), matrix_product(op.tensor(1), op.tensor(2)), 3, 4, compute_dtype(dtype));
   if (!op.flag(5)) return {convert(select(compare(Compare::kLt, x, 0.0), like(x, 0.0), x), dtype)};
   // The exact gelu, as the CPU kernel: torch asks for tanh only where a vendor library fuses it.
   return {convert(x * 0.5 * (1.0 + erf(x * 0.70710678118654752)), dtype)};
 }
 
 OP("aten::baddbmm", .special = {0.0, 1.0}) {
-  return {scaled_sum(op, op.tensor(0), batch_product(op.tensor(1), op.tensor(2)), 3, 4, op.tensor(1).dtype())};
+  return {
+      scaled_sum(op, op.tensor(0), batch_product(op.tensor(1), op.tensor(2)), 3, 4, op.tensor(1).dtype())};
 }
 
 OP("aten::addbmm", .special = {0.0, 1.0}) {
-  return {scaled_sum(op, op.tensor(0), sum_of_batches(op.tensor(1), op.tensor(2)), 3, 4, op.tensor(1).dtype())};
+  return {
+      scaled_sum(op, op.tensor(0), sum_of_batches(op.tensor(1), op.tensor(2)), 3, 4, op.tensor(1).dtype())};
 }
 
 OP("aten::addmv", .special = {0.0, 1.0}) {
@@ -88,7 +92,9 @@ OP("aten::addr", .special = {0.0, 1.0}) {
 
 // The forms with an output type of their own.
 OP("aten::mm.dtype") { return {dot_general(op.tensor(0), op.tensor(1), {{}, {}, {1}, {0}}, *op.dtype(2))}; }
-OP("aten::bmm.dtype") { return {dot_general(op.tensor(0), op.tensor(1), {{0}, {0}, {2}, {1}}, *op.dtype(2))}; }
+OP("aten::bmm.dtype") {
+  return {dot_general(op.tensor(0), op.tensor(1), {{0}, {0}, {2}, {1}}, *op.dtype(2))};
+}
 OP("aten::addmm.dtype", .special = {0.0, 1.0}) {
   return {scaled_sum(op, op.tensor(0), matrix_product(op.tensor(1), op.tensor(2)), 4, 5, *op.dtype(3))};
 }

@@ -218,6 +218,7 @@ Result<Values> lower(Builder& builder, const Call& call, const Values& inputs, c
   Lowering lowering(builder, call, inputs, scalars, seed, offset);
   ASSIGN_OR_RETURN(Values results, run(lowering, *call.op));
   std::erase_if(results, [](const Value& result) { return result.builder == nullptr; });
+  for (Value& result : results) result.wrapped = false;  // a result is a tensor, whatever it was made of
   return results;
 }
 

@@ -45,7 +45,8 @@ Value pad_edges(Value x, const Padding& padding, bool reflect) {
     if (low > 0) parts.push_back(reflect ? mirrored(x, dim, 1, low + 1) : repeated(x, dim, 0, low));
     parts.push_back(crop(x, dim, std::max<int64_t>(-low, 0), std::max<int64_t>(-high, 0)));
     if (high > 0) {
-      parts.push_back(reflect ? mirrored(x, dim, size - 1 - high, size - 1) : repeated(x, dim, size - 1, high));
+      parts.push_back(reflect ? mirrored(x, dim, size - 1 - high, size - 1)
+                              : repeated(x, dim, size - 1, high));
     }
     x = concatenate(parts, dim);
   }
@@ -73,7 +74,8 @@ Value fold_edges(Value grad, const Padding& padding, const Dims& input_dims, boo
                        std::max<int64_t>(-low, 0), size);
     if (low > 0) {
       sum = sum + (reflect ? placed(mirrored(grad, dim, 0, low), dim, 1, size)
-                           : placed(reduce_keep(slice_dim(grad, dim, 0, low), Reduction::kSum, Dims{dim}), dim, 0, size));
+                           : placed(reduce_keep(slice_dim(grad, dim, 0, low), Reduction::kSum, Dims{dim}),
+                                    dim, 0, size));
     }
     if (high > 0) {
       const Value edge = slice_dim(grad, dim, length - high, length);
@@ -106,23 +108,24 @@ OP("aten::constant_pad_nd") {
     op.fail("Length of pad must be even but instead it equals " + std::to_string(pairs.size()));
   }
   if (static_cast<int64_t>(pairs.size()) > 2 * x.rank()) {
-    op.fail("Length of pad should be no more than twice the number of dimensions of the input. Pad length is " +
-            std::to_string(pairs.size()) + " while the input has " + std::to_string(x.rank()) + " dimensions.");
+    op.fail(
+        "Length of pad should be no more than twice the number of dimensions of the input. Pad length is " +
+        std::to_string(pairs.size()) + " while the input has " + std::to_string(x.rank()) + " dimensions.");
   }
   const Padding padding = padding_of(pairs, x.rank());
   for (int64_t dim = 0; dim < x.rank(); ++dim) {
     if (x.dim(dim) + padding.low[dim] + padding.high[dim] < 0) {
       op.fail("The input size " + std::to_string(x.dim(dim)) + ", plus negative padding " +
               std::to_string(padding.low[dim]) + " and " + std::to_string(padding.high[dim]) +
-              " resulted in a negative output size, which is invalid. Check dimension " + std::to_string(dim) +
-              " of your input.");
+              " resulted in a negative output size, which is invalid. Check dimension " +
+              std::to_string(dim) + " of your input.");
     }
   }
   return {pad(x, op.scalar(2, x.dtype()), padding.low, padding.high)};
 }
 
-#define PADDING(name, reflect)                               \
-  OP("aten::" name) { return pad_forward(op, reflect); }     \
+#define PADDING(name, reflect)                           \
+  OP("aten::" name) { return pad_forward(op, reflect); } \
   OP("aten::" name "_backward") { return pad_backward(op, reflect); }
 
 PADDING("reflection_pad1d", true)

@@ -9,7 +9,8 @@ using namespace hlo;
 Dims Geometry::output(const Dims& input) const {
   Dims sizes;
   for (size_t i = 0; i < rank(); ++i) {
-    const int64_t free = input[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1 + (ceil_mode ? stride[i] - 1 : 0);
+    const int64_t free =
+        input[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1 + (ceil_mode ? stride[i] - 1 : 0);
     int64_t size = (free >= 0 ? free / stride[i] : -((-free + stride[i] - 1) / stride[i])) + 1;
     if (ceil_mode && (size - 1) * stride[i] >= input[i] + padding[i]) --size;
     sizes.push_back(size);
@@ -17,7 +18,8 @@ Dims Geometry::output(const Dims& input) const {
   return sizes;
 }
 
-Geometry geometry_of(Lowering& op, size_t rank, int kernel, int stride, int padding, int dilation, int ceil_mode) {
+Geometry geometry_of(Lowering& op, size_t rank, int kernel, int stride, int padding, int dilation,
+                     int ceil_mode) {
   Geometry g;
   g.kernel = per_dimension(op.integers(kernel), rank);
   const std::vector<int64_t> strides = op.integers(stride);
@@ -31,8 +33,8 @@ Geometry geometry_of(Lowering& op, size_t rank, int kernel, int stride, int padd
 Values better(const Values& pairs) {
   const Value &a = pairs[0], &a_index = pairs[1], &b = pairs[2], &b_index = pairs[3];
   // A total order, so that every order of reduction gives the same result.
-  Value wins = compare(Compare::kGt, b, a) |
-               (compare(Compare::kEq, b, a) & compare(Compare::kLt, b_index, a_index));
+  Value wins =
+      compare(Compare::kGt, b, a) | (compare(Compare::kEq, b, a) & compare(Compare::kLt, b_index, a_index));
   if (is_float(a.dtype())) {
     wins = wins | (is_nan(b) & ((!is_nan(a)) | compare(Compare::kGt, b_index, a_index)));
   }
@@ -57,9 +59,9 @@ Value scatter_in_planes(const Value& values, const Value& indices, const Dims& d
   const Value position = start + convert(reshape(indices, flat), index_type);
   const Value zeros = builder.splat(0.0, {values.dtype(), {total}});
   ScatterDims scatter_dims{{}, {0}, {0}, 1, false};
-  const Value result =
-      scatter(zeros, reshape(position, Dims{position.type.elements(), 1}), reshape(values, Dims{values.type.elements()}),
-              scatter_dims, [add](const Values& x) -> Values { return {add ? x[0] + x[1] : x[1]}; });
+  const Value result = scatter(zeros, reshape(position, Dims{position.type.elements(), 1}),
+                               reshape(values, Dims{values.type.elements()}), scatter_dims,
+                               [add](const Values& x) -> Values { return {add ? x[0] + x[1] : x[1]}; });
   return reshape(result, dims);
 }
 

@@ -18,7 +18,8 @@ struct Geometry : Windows {
 inline constexpr int64_t kMostTaps = 64;
 
 /// Reads kernel, stride (the kernel where empty), padding and, where `dilation` >= 0, dilation.
-Geometry geometry_of(Lowering& op, size_t rank, int kernel, int stride, int padding, int dilation, int ceil_mode);
+Geometry geometry_of(Lowering& op, size_t rank, int kernel, int stride, int padding, int dilation,
+                     int ceil_mode);
 
 /// The maximum over `dims` and its index, from parallel tensors of values and s32 indices. The first
 /// of equals wins, the last of NaNs (as torch's loops do).

@@ -33,7 +33,8 @@ Value windows_of(const Value& x, int64_t dim, int64_t output, const Cover& cover
   if (x.dim(dim) % output == 0) return reshape(x, split_dims(x.dims(), dim, output, cover.longest));
   std::vector<int64_t> positions;
   for (int64_t i = 0; i < output; ++i) {
-    for (int64_t j = 0; j < cover.longest; ++j) positions.push_back(std::min(cover.start[i] + j, cover.end[i] - 1));
+    for (int64_t j = 0; j < cover.longest; ++j)
+      positions.push_back(std::min(cover.start[i] + j, cover.end[i] - 1));
   }
   return reshape(pool::take(x, dim, positions), split_dims(x.dims(), dim, output, cover.longest));
 }
@@ -45,7 +46,8 @@ Value sum_of_windows(const Value& x, int64_t dim, int64_t output) {
   if (x.dim(dim) % output != 0) {
     std::vector<double> inside;
     for (int64_t i = 0; i < output; ++i) {
-      for (int64_t j = 0; j < cover.longest; ++j) inside.push_back(cover.start[i] + j < cover.end[i] ? 1.0 : 0.0);
+      for (int64_t j = 0; j < cover.longest; ++j)
+        inside.push_back(cover.start[i] + j < cover.end[i] ? 1.0 : 0.0);
     }
     const Value mask = x.builder->array(inside, {DType::kPred, {output, cover.longest}});
     values = select(broadcast_in_dim(mask, values.dims(), Dims{dim, dim + 1}), values, like(values, 0.0));
@@ -59,10 +61,12 @@ Value window_sizes(Builder& builder, const Dims& input, const Dims& output, DTyp
   for (size_t i = 0; i < input.size(); ++i) {
     const Cover cover = cover_of(input[i], output[i]);
     std::vector<double> sizes;
-    for (int64_t j = 0; j < output[i]; ++j) sizes.push_back(static_cast<double>(cover.end[j] - cover.start[j]));
+    for (int64_t j = 0; j < output[i]; ++j)
+      sizes.push_back(static_cast<double>(cover.end[j] - cover.start[j]));
     Dims dims(input.size(), 1);
     dims[i] = output[i];
-    count = count * (input[i] % output[i] == 0 ? builder.splat(sizes[0], {dtype, {}}) : builder.array(sizes, {dtype, dims}));
+    count = count * (input[i] % output[i] == 0 ? builder.splat(sizes[0], {dtype, {}})
+                                               : builder.array(sizes, {dtype, dims}));
   }
   return count;
 }
@@ -104,9 +108,11 @@ Values adaptive_max(Lowering& op, size_t rank) {
   const Dims output = per_dimension(op.integers(1), rank);
   const Dims input = last_dims(x.dims(), rank);
   const Dims dims = with_last_dims(x.dims(), output);
-  if (element_count(dims) == 0) return {builder.splat(0.0, {x.dtype(), dims}), builder.splat(0.0, {DType::kS64, dims})};
+  if (element_count(dims) == 0)
+    return {builder.splat(0.0, {x.dtype(), dims}), builder.splat(0.0, {DType::kS64, dims})};
   Value value = x;
-  Value index = broadcast_to(reshape(builder.iota({DType::kS32, {element_count(input)}}, 0), input), x.dims());
+  Value index =
+      broadcast_to(reshape(builder.iota({DType::kS32, {element_count(input)}}, 0), input), x.dims());
   for (size_t i = rank; i-- > 0;) {
     const int64_t dim = static_cast<int64_t>(x.dims().size() - rank + i);
     if (input[i] == output[i]) continue;

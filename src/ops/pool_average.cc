@@ -10,8 +10,8 @@ using pool::Geometry;
 
 // The number that torch divides each window by: its size, with or without the part that lies in the
 // padding, never counting what ceil_mode adds beyond it.
-Value divisor(Builder& builder, const Geometry& g, const Dims& input, const Dims& output, DType dtype, bool with_padding,
-              std::optional<int64_t> override) {
+Value divisor(Builder& builder, const Geometry& g, const Dims& input, const Dims& output, DType dtype,
+              bool with_padding, std::optional<int64_t> override) {
   if (override) return builder.splat(*override, {dtype, {}});
   const Type type{DType::kS32, output};
   Value count;

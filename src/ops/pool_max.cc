@@ -16,7 +16,8 @@ Value window_starts(Builder& builder, const Geometry& g, const Dims& input, cons
   Value sum;
   for (size_t i = 0; i < g.rank(); ++i) {
     const Value position = builder.iota({DType::kS32, output}, static_cast<int64_t>(i));
-    const Value part = position * static_cast<double>(g.stride[i] * pitch[i]) - static_cast<double>(g.padding[i] * pitch[i]);
+    const Value part =
+        position * static_cast<double>(g.stride[i] * pitch[i]) - static_cast<double>(g.padding[i] * pitch[i]);
     sum = i == 0 ? part : sum + part;
   }
   return sum;
@@ -36,7 +37,8 @@ Value first_offset(Builder& builder, const Geometry& g, const Dims& input, const
   Value sum = builder.splat(int64_t{0}, type);
   for (size_t i = 0; i < g.rank(); ++i) {
     if (g.padding[i] == 0) continue;
-    const Value outside = static_cast<double>(g.padding[i]) - builder.iota(type, static_cast<int64_t>(i)) * static_cast<double>(g.stride[i]);
+    const Value outside = static_cast<double>(g.padding[i]) -
+                          builder.iota(type, static_cast<int64_t>(i)) * static_cast<double>(g.stride[i]);
     const double dilation = static_cast<double>(g.dilation[i]);
     const Value skipped = (maximum(outside, like(outside, 0.0)) + (dilation - 1)) / dilation;
     sum = sum + skipped * (dilation * static_cast<double>(pitch[i]));
@@ -75,7 +77,8 @@ Values max_pool_by_window(const Value& x, const Geometry& g, const Dims& output)
     window.strides[first + i] = g.stride[i];
     window.window_dilation[first + i] = g.dilation[i];
     window.padding_low[first + i] = g.padding[i];
-    window.padding_high[first + i] = (output[i] - 1) * g.stride[i] + (g.kernel[i] - 1) * g.dilation[i] + 1 - input[i] - g.padding[i];
+    window.padding_high[first + i] =
+        (output[i] - 1) * g.stride[i] + (g.kernel[i] - 1) * g.dilation[i] + 1 - input[i] - g.padding[i];
   }
   // A stride can leave the end of the input unread.
   Dims cut = x.dims();
@@ -87,7 +90,8 @@ Values max_pool_by_window(const Value& x, const Geometry& g, const Dims& output)
   const Dims none(x.dims().size(), 0);
   const Value values = slice(x, none, cut);
   const Value indices = slice(broadcast_to(numbers, x.dims()), none, cut);
-  return reduce_window({values, indices}, {builder.lowest({x.dtype(), {}}), builder.highest({DType::kS32, {}})}, window,
+  return reduce_window({values, indices},
+                       {builder.lowest({x.dtype(), {}}), builder.highest({DType::kS32, {}})}, window,
                        pool::better);
 }
 
@@ -99,7 +103,8 @@ Values max_pool(Lowering& op, size_t rank) {
   if (element_count(dims) == 0) {
     return {op.builder().splat(0.0, {x.dtype(), dims}), op.builder().splat(0.0, {DType::kS64, dims})};
   }
-  const Values pair = g.tap_count() <= pool::kMostTaps ? max_pool_by_taps(x, g, output) : max_pool_by_window(x, g, output);
+  const Values pair =
+      g.tap_count() <= pool::kMostTaps ? max_pool_by_taps(x, g, output) : max_pool_by_window(x, g, output);
   return {pair[0], convert(pair[1], DType::kS64)};
 }
 
@@ -156,7 +161,8 @@ Values fractional_max_pool(Lowering& op, size_t rank) {
   const Dims output = per_dimension(op.integers(2), rank);
   const Dims input = last_dims(x.dims(), rank);
   const Dims dims = with_last_dims(x.dims(), output);
-  if (element_count(dims) == 0) return {builder.splat(0.0, {x.dtype(), dims}), builder.splat(0.0, {DType::kS64, dims})};
+  if (element_count(dims) == 0)
+    return {builder.splat(0.0, {x.dtype(), dims}), builder.splat(0.0, {DType::kS64, dims})};
   const int64_t planes = x.type.elements() / element_count(input);
   const Value samples = reshape(to_compute(op.tensor(3)), Dims{planes, static_cast<int64_t>(rank)});
   const Dims pitch = contiguous_strides(input);
@@ -171,7 +177,8 @@ Values fractional_max_pool(Lowering& op, size_t rank) {
     // In two dimensions the first number is for the width, in three for the depth.
     const int64_t column = static_cast<int64_t>(rank == 2 ? 1 - i : i);
     const Value sample = reshape(slice_dim(samples, 1, column, column + 1), Dims{planes});
-    const Value positions = fractional_positions(sample, input[i], output[i], kernel[i]) * static_cast<double>(pitch[i]);
+    const Value positions =
+        fractional_positions(sample, input[i], output[i], kernel[i]) * static_cast<double>(pitch[i]);
     const int64_t at = static_cast<int64_t>(2 * i + 1);
     index = index + broadcast_in_dim(positions, window, Dims{0, at, at + 1});
   }

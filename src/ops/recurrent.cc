@@ -9,7 +9,8 @@ using namespace hlo;
 Values split_gates(const Value& gates, int64_t count) {
   const int64_t size = gates.dim(-1) / count;
   Values parts;
-  for (int64_t i = 0; i < count; ++i) parts.push_back(slice_dim(gates, gates.rank() - 1, i * size, (i + 1) * size));
+  for (int64_t i = 0; i < count; ++i)
+    parts.push_back(slice_dim(gates, gates.rank() - 1, i * size, (i + 1) * size));
   return parts;
 }
 
@@ -49,10 +50,9 @@ OP("aten::_thnn_fused_lstm_cell_backward_impl") {
   const Value grad_hy = op.has(0) ? to_compute(op.tensor(0)) : zero;
   const Value grad_cy = op.has(1) ? to_compute(op.tensor(1)) : zero;
   const Value grad_cell_state = grad_hy * output * (1.0 - squashed * squashed) + grad_cy;
-  const Value grad_gates = joined({grad_cell_state * cell * (1.0 - input) * input,
-                                   grad_cell_state * cx * (1.0 - forget) * forget,
-                                   grad_cell_state * input * (1.0 - cell * cell),
-                                   grad_hy * squashed * (1.0 - output) * output});
+  const Value grad_gates =
+      joined({grad_cell_state * cell * (1.0 - input) * input, grad_cell_state * cx * (1.0 - forget) * forget,
+              grad_cell_state * input * (1.0 - cell * cell), grad_hy * squashed * (1.0 - output) * output});
   Values results{convert(grad_gates, dtype), convert(grad_cell_state * forget, dtype), Value{}};
   if (op.flag(5)) results[2] = sum_of_rows(grad_gates, dtype);
   return results;

@@ -114,7 +114,9 @@ T filter_weight(Method method, T x) {
     if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
     return x < 2 ? ((x - 5) * x + 8) * x * a - 4 * a : T(0);
   }
-  const auto sinc = [](T y) { return y == 0 ? T(1) : std::sin(y * std::numbers::pi_v<T>) / (y * std::numbers::pi_v<T>); };
+  const auto sinc = [](T y) {
+    return y == 0 ? T(1) : std::sin(y * std::numbers::pi_v<T>) / (y * std::numbers::pi_v<T>);
+  };
   return x < 3 ? sinc(x) * sinc(x / 3) : T(0);
 }
 
@@ -136,7 +138,8 @@ Table filter_table(const Axis& axis, Method method) {
       taps.push_back({j, static_cast<double>(weight)});
       total += weight;
     }
-    for (Tap& tap : taps) tap.weight = total != 0 ? static_cast<double>(static_cast<T>(tap.weight) / total) : tap.weight;
+    for (Tap& tap : taps)
+      tap.weight = total != 0 ? static_cast<double>(static_cast<T>(tap.weight) / total) : tap.weight;
     table.push_back(taps);
   }
   return table;
@@ -229,9 +232,12 @@ Value apply(const Table& table, const Value& x, int64_t dim) {
   if (longest == 0) return builder.splat(0.0, {x.dtype(), dims});
   const int64_t count = static_cast<int64_t>(longest);
   Value values = reshape(pool::take(x, dim, positions), split_dims(x.dims(), dim, rows, count));
-  const auto along = [&](const Value& constant) { return broadcast_in_dim(constant, values.dims(), Dims{dim, dim + 1}); };
+  const auto along = [&](const Value& constant) {
+    return broadcast_in_dim(constant, values.dims(), Dims{dim, dim + 1});
+  };
   if (!copies) values = values * along(builder.array(weights, {x.dtype(), {rows, count}}));
-  if (ragged) values = select(along(builder.array(inside, {DType::kPred, {rows, count}})), values, like(values, 0.0));
+  if (ragged)
+    values = select(along(builder.array(inside, {DType::kPred, {rows, count}})), values, like(values, 0.0));
   return longest == 1 ? reshape(values, dims) : reduce(values, Reduction::kSum, Dims{dim + 1});
 }
 
@@ -241,11 +247,12 @@ struct Positions {
   int scales;
 };
 
-std::vector<Table> tables_of(Lowering& op, Method method, const Dims& input, const Dims& output, const Positions& at,
-                             bool wide) {
+std::vector<Table> tables_of(Lowering& op, Method method, const Dims& input, const Dims& output,
+                             const Positions& at, bool wide) {
   std::vector<Table> tables;
   for (size_t i = 0; i < input.size(); ++i) {
-    const Axis axis{input[i], output[i], at.align >= 0 && op.flag(at.align), op.number(at.scales + static_cast<int>(i))};
+    const Axis axis{input[i], output[i], at.align >= 0 && op.flag(at.align),
+                    op.number(at.scales + static_cast<int>(i))};
     tables.push_back(wide ? table_of<double>(axis, method) : table_of<float>(axis, method));
   }
   return tables;
@@ -289,7 +296,8 @@ Values resize_backward(Lowering& op, Method method, size_t rank, const Positions
     const int64_t dim = static_cast<int64_t>(dims.size() - rank + i);
     const int64_t times = repetition(tables[i], input[i]);
     if (times == 1) continue;
-    grad = times > 1 ? reduce(reshape(grad, split_dims(grad.dims(), dim, input[i], times)), Reduction::kSum, Dims{dim + 1})
+    grad = times > 1 ? reduce(reshape(grad, split_dims(grad.dims(), dim, input[i], times)), Reduction::kSum,
+                              Dims{dim + 1})
                      : apply(transposed(tables[i], input[i]), grad, dim);
   }
   return {convert(grad, dtype)};
@@ -298,24 +306,26 @@ Values resize_backward(Lowering& op, Method method, size_t rank, const Positions
 }  // namespace
 
 // The scale factors shape the tables.
-#define RESIZE_1D(name, method, align)                                                                          \
-  OP("aten::" name, .structural = {align + 2}) { return resize(op, method, 1, {1, align ? 2 : -1, align + 2}); } \
-  OP("aten::" name "_backward", .structural = {align + 3}) {                                                    \
-    return resize_backward(op, method, 1, {1, align ? 3 : -1, align + 3});                                      \
+#define RESIZE_1D(name, method, align)                                     \
+  OP("aten::" name, .structural = {align + 2}) {                           \
+    return resize(op, method, 1, {1, align ? 2 : -1, align + 2});          \
+  }                                                                        \
+  OP("aten::" name "_backward", .structural = {align + 3}) {               \
+    return resize_backward(op, method, 1, {1, align ? 3 : -1, align + 3}); \
   }
-#define RESIZE_2D(name, method, align)                                                \
-  OP("aten::" name, .structural = {align + 2, align + 3}) {                           \
-    return resize(op, method, 2, {1, align ? 2 : -1, align + 2});                     \
-  }                                                                                   \
-  OP("aten::" name "_backward", .structural = {align + 3, align + 4}) {               \
-    return resize_backward(op, method, 2, {1, align ? 3 : -1, align + 3});            \
+#define RESIZE_2D(name, method, align)                                     \
+  OP("aten::" name, .structural = {align + 2, align + 3}) {                \
+    return resize(op, method, 2, {1, align ? 2 : -1, align + 2});          \
+  }                                                                        \
+  OP("aten::" name "_backward", .structural = {align + 3, align + 4}) {    \
+    return resize_backward(op, method, 2, {1, align ? 3 : -1, align + 3}); \
   }
-#define RESIZE_3D(name, method, align)                                                \
-  OP("aten::" name, .structural = {align + 2, align + 3, align + 4}) {                \
-    return resize(op, method, 3, {1, align ? 2 : -1, align + 2});                     \
-  }                                                                                   \
-  OP("aten::" name "_backward", .structural = {align + 3, align + 4, align + 5}) {    \
-    return resize_backward(op, method, 3, {1, align ? 3 : -1, align + 3});            \
+#define RESIZE_3D(name, method, align)                                             \
+  OP("aten::" name, .structural = {align + 2, align + 3, align + 4}) {             \
+    return resize(op, method, 3, {1, align ? 2 : -1, align + 2});                  \
+  }                                                                                \
+  OP("aten::" name "_backward", .structural = {align + 3, align + 4, align + 5}) { \
+    return resize_backward(op, method, 3, {1, align ? 3 : -1, align + 3});         \
   }
 
 RESIZE_1D("upsample_nearest1d", Method::kNearest, 0)

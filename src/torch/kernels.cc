@@ -61,6 +61,12 @@ Tensor empty(IntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::optio
   return make_empty(sizes, strides_for(sizes, format), given_or_default_dtype(dtype), index_of(device));
 }
 
+// Zeros without the ZeroTensor key: a fresh storage reads as zeros and holds no buffer either.
+Tensor efficient_zeros(IntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                       OptionalDevice device, std::optional<bool> pin_memory) {
+  return empty(sizes, dtype, layout, device, pin_memory, std::nullopt);
+}
+
 Tensor empty_strided(IntArrayRef sizes, IntArrayRef strides, std::optional<c10::ScalarType> dtype,
                      std::optional<c10::Layout>, OptionalDevice device, std::optional<bool> pin_memory) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
@@ -175,6 +181,7 @@ bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
+  m.impl("_efficientzerotensor", efficient_zeros);
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", at::native::view);
   m.impl("_reshape_alias", at::native::_reshape_alias);
