@@ -38,7 +38,7 @@ def _register():
     torch.utils.rename_privateuse1_backend("tpu")
     _C.register_kernels()
 
-    from torch_tpu import backends, import_hook, tpu
+    from torch_tpu import backends, distributed, import_hook, tpu
 
     torch._register_device_module("tpu", tpu)
     sys.modules["torch.tpu"] = tpu
@@ -48,6 +48,7 @@ def _register():
     # Lazily initialised modules may move before their parameters exist.
     torch.nn.parameter.UninitializedTensorMixin._allowed_methods.append(torch.Tensor.tpu)
     torch.set_autocast_dtype("tpu", torch.bfloat16)
+    import_hook.when_imported("torch.distributed.distributed_c10d", distributed.register)
     import_hook.when_imported("torch._dynamo.backends.registry", _set_default_backend)
 
 

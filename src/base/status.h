@@ -41,9 +41,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-inline Status invalid_argument(std::string message) {
-  return {Code::kInvalidArgument, std::move(message)};
-}
+inline Status invalid_argument(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 inline Status internal_error(std::string message) { return {Code::kInternal, std::move(message)}; }
 
 /// A value or the Status that says why there is none.
@@ -74,11 +72,11 @@ class [[nodiscard]] Result {
 #define TPU_CONCAT(a, b) TPU_CONCAT_INNER(a, b)
 
 /// Returns from the calling function when `expression` (a Status) is a failure.
-#define RETURN_IF_ERROR(expression)                            \
-  do {                                                         \
+#define RETURN_IF_ERROR(expression)                                  \
+  do {                                                               \
     if (::torch_tpu::Status status_ = (expression); !status_.ok()) { \
-      return status_;                                          \
-    }                                                          \
+      return status_;                                                \
+    }                                                                \
   } while (0)
 
 /// Declares `target` from a Result, or returns its Status.

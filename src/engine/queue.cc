@@ -50,12 +50,12 @@ void set_mode(Mode mode) { mode_storage() = mode; }
 void set_source_line(SourceLine function) { source_line = function; }
 
 struct Queue::Program {
-  size_t count = 0;        // leading nodes of the graph
-  size_t outputs_end = 0;  // their results
-  std::vector<uint32_t> results;   // results that somebody still wants
-  std::vector<uint8_t> needed;     // per node: a wanted result depends on it
-  std::vector<uint32_t> leaves;    // inputs that needed nodes use
-  std::vector<uint8_t> donate;     // parallel to leaves
+  size_t count = 0;               // leading nodes of the graph
+  size_t outputs_end = 0;         // their results
+  std::vector<uint32_t> results;  // results that somebody still wants
+  std::vector<uint8_t> needed;    // per node: a wanted result depends on it
+  std::vector<uint32_t> leaves;   // inputs that needed nodes use
+  std::vector<uint8_t> donate;    // parallel to leaves
   Hash128 key;
   std::vector<std::shared_ptr<pjrt::Buffer>> buffers;  // parallel to results, after run()
 };
@@ -81,7 +81,9 @@ Status Queue::check_capacity(int64_t bytes) const {
                                   ", of which " + megabytes(in_use) + " are in use."};
 }
 
-int Queue::word_count(const ops::Call& call) { return call.scalar_words() + (call.op->traits.random ? 2 : 0); }
+int Queue::word_count(const ops::Call& call) {
+  return call.scalar_words() + (call.op->traits.random ? 2 : 0);
+}
 
 Result<Queue::Reference> Queue::reference_to(const TensorPtr& tensor) {
   if (tensor->output_ >= 0) return tensor->output_;
@@ -128,7 +130,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
   std::vector<TensorPtr> results;
   std::vector<Tensor*> outputs;
   for (const hlo::Type& type : call->outputs) {
-    results.push_back(std::make_shared<Tensor>(this, type));
+    results.push_back(std::make_shared<Tensor>(this, type, /*recorded=*/true));
     outputs.push_back(results.back().get());
   }
 
@@ -154,7 +156,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
 }
 
 TensorPtr Queue::adopt(std::shared_ptr<pjrt::Buffer> buffer) {
-  auto tensor = std::make_shared<Tensor>(this, buffer->type());
+  auto tensor = std::make_shared<Tensor>(this, buffer->type(), /*recorded=*/false);
   tensor->buffer_ = std::move(buffer);
   return tensor;
 }
@@ -197,7 +199,8 @@ Queue::Program Queue::plan(size_t count) {
   program.count = count;
   const size_t total = graph_.nodes.size();
   program.outputs_end = count == total ? graph_.outputs.size() : graph_.nodes[count].first_output;
-  const size_t references_end = count == total ? graph_.references.size() : graph_.nodes[count].first_reference;
+  const size_t references_end =
+      count == total ? graph_.references.size() : graph_.nodes[count].first_reference;
 
   std::vector<uint8_t> wanted(program.outputs_end);
   for (size_t i = 0; i < program.outputs_end; ++i) wanted[i] = graph_.outputs[i] != nullptr;
@@ -391,7 +394,8 @@ Status Queue::run(Program& program) {
   ++counters().programs_run;
   for (const uint8_t flag : program.donate) counters().donated_buffers += flag;
   ASSIGN_OR_RETURN(program.buffers, executable->execute(arguments, donate, device_index_));
-  if (client_->platform() != pjrt::Platform::kCpu && !program.buffers.empty()) last_result_ = program.buffers.back();
+  if (client_->platform() != pjrt::Platform::kCpu && !program.buffers.empty())
+    last_result_ = program.buffers.back();
   return {};
 }
 
@@ -440,7 +444,8 @@ void Queue::settle(Program& program, const Status& status) {
     }
     append(old.calls[i], references,
            {old.words.data() + node.first_word, static_cast<size_t>(word_count(*node.call))},
-           {old.outputs.data() + node.first_output, output_end - node.first_output}, std::move(old.sources[i]));
+           {old.outputs.data() + node.first_output, output_end - node.first_output},
+           std::move(old.sources[i]));
   }
 }
 

@@ -72,8 +72,8 @@ class Queue {
     uint32_t first_reference;
     uint32_t first_word;
     uint32_t first_output;
-    uint32_t leaves;       // graph inputs known after this node
-    Hash128 hash;          // of the graph up to and including this node
+    uint32_t leaves;  // graph inputs known after this node
+    Hash128 hash;     // of the graph up to and including this node
   };
   struct Leaf {
     std::shared_ptr<pjrt::Buffer> buffer;
@@ -84,7 +84,7 @@ class Queue {
     std::vector<Node> nodes;
     std::vector<Reference> references;
     std::vector<uint64_t> words;
-    std::vector<Tensor*> outputs;  // null once nobody holds the result
+    std::vector<Tensor*> outputs;     // null once nobody holds the result
     std::vector<uint32_t> producers;  // node of each output
     std::vector<Leaf> leaves;
     std::vector<std::string> sources;  // user lines, only when debugging
@@ -95,8 +95,8 @@ class Queue {
 
   static int word_count(const ops::Call& call);
   Result<Reference> reference_to(const TensorPtr& tensor);
-  void append(const ops::CallPtr& call, std::span<const Reference> references, std::span<const uint64_t> words,
-              std::span<Tensor* const> outputs, std::string source);
+  void append(const ops::CallPtr& call, std::span<const Reference> references,
+              std::span<const uint64_t> words, std::span<Tensor* const> outputs, std::string source);
   void forget(Tensor& tensor);
   Status flush_locked(size_t count);
   Status run(Program& program);

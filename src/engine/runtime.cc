@@ -26,7 +26,8 @@ int requested_cpu_devices() {
 
 }  // namespace
 
-Runtime::Runtime(std::shared_ptr<pjrt::Client> client) : client_(std::move(client)), programs_(kProgramCapacity) {
+Runtime::Runtime(std::shared_ptr<pjrt::Client> client)
+    : client_(std::move(client)), programs_(kProgramCapacity) {
   for (const pjrt::Device& device : client_->devices()) {
     queues_.push_back(std::make_unique<Queue>(client_, programs_, device.local_index));
   }
@@ -48,9 +49,10 @@ int Runtime::available_devices() {
 
 Result<Runtime*> Runtime::get() {
   if (pjrt::forked_after_use()) {
-    return Status(Code::kUnavailable,
-                  "Cannot re-initialize the TPU runtime in a forked subprocess. To use it with multiprocessing, "
-                  "you must use the 'spawn' start method");
+    return Status(
+        Code::kUnavailable,
+        "Cannot re-initialize the TPU runtime in a forked subprocess. To use it with multiprocessing, "
+        "you must use the 'spawn' start method");
   }
   if (Runtime* runtime = current.load()) return runtime;
   const std::lock_guard lock(creation_mutex);

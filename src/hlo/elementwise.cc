@@ -123,7 +123,7 @@ Value is_nan(const Value& x) { return compare(Compare::kNe, x, x); }
 Value compare(Compare direction, const Value& a, const Value& b) {
   const auto [left, right] = broadcast_pair(a, b);
   const DType dtype = a.dtype();
-  const std::string_view kind = is_inexact(dtype)                              ? "FLOAT"
+  const std::string_view kind = is_inexact(dtype)                             ? "FLOAT"
                                 : is_unsigned(dtype) || dtype == DType::kPred ? "UNSIGNED"
                                                                               : "SIGNED";
   std::string attributes = "comparison_direction = #stablehlo<comparison_direction ";
@@ -139,9 +139,10 @@ Value compare(Compare direction, const Value& a, double b) { return compare(dire
 Value select(const Value& predicate, const Value& a, const Value& b) {
   const auto [left, right] = broadcast_pair(a, b);
   const Dims dims = broadcast_dims(*a.builder, predicate.dims(), left.dims());
-  return a.builder->emit_one("stablehlo.select",
-                             {broadcast_to(predicate, dims), broadcast_to(left, dims), broadcast_to(right, dims)},
-                             {a.dtype(), dims});
+  return a.builder->emit_one(
+      "stablehlo.select",
+      {broadcast_to(predicate, dims), broadcast_to(left, dims), broadcast_to(right, dims)},
+      {a.dtype(), dims});
 }
 
 Value like(const Value& x, double number) { return x.builder->splat(number, x.type); }

@@ -13,7 +13,9 @@ std::string list(std::span<const int64_t> numbers) {
   return text + "]";
 }
 
-Dims or_fill(const Dims& dims, size_t rank, int64_t number) { return dims.empty() ? Dims(rank, number) : dims; }
+Dims or_fill(const Dims& dims, size_t rank, int64_t number) {
+  return dims.empty() ? Dims(rank, number) : dims;
+}
 
 std::string padding_text(const Dims& low, const Dims& high) {
   if (low.empty()) return "dense<0> : tensor<0x2xi64>";
@@ -74,7 +76,8 @@ Region combiner(Reduction kind) {
   };
 }
 
-Values reduce(const Values& operands, const Values& inits, std::span<const int64_t> dims, const Region& body) {
+Values reduce(const Values& operands, const Values& inits, std::span<const int64_t> dims,
+              const Region& body) {
   Builder& builder = *operands[0].builder;
   Dims kept;
   for (int64_t i = 0; i < operands[0].rank(); ++i) {
@@ -102,7 +105,9 @@ Value reduce_keep(const Value& x, Reduction kind, std::span<const int64_t> dims)
 }
 
 Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result) {
-  const auto contains = [](const Dims& set, int64_t i) { return std::find(set.begin(), set.end(), i) != set.end(); };
+  const auto contains = [](const Dims& set, int64_t i) {
+    return std::find(set.begin(), set.end(), i) != set.end();
+  };
   Type type{result, {}};
   for (const int64_t i : dims.lhs_batch) type.dims.push_back(lhs.dim(i));
   for (int64_t i = 0; i < lhs.rank(); ++i) {
@@ -126,8 +131,8 @@ Value convolution(const Value& input, const Value& kernel, const Window& window,
   std::string reversal = "array<i1";
   for (size_t i = 0; i < rank; ++i) reversal += i == 0 ? ": false" : ", false";
   const std::string attributes =
-      "window_strides = " + i64_array(or_fill(window.strides, rank, 1)) +
-      ", padding = " + padding_text(or_fill(window.padding_low, rank, 0), or_fill(window.padding_high, rank, 0)) +
+      "window_strides = " + i64_array(or_fill(window.strides, rank, 1)) + ", padding = " +
+      padding_text(or_fill(window.padding_low, rank, 0), or_fill(window.padding_high, rank, 0)) +
       ", lhs_dilation = " + i64_array(or_fill(window.base_dilation, rank, 1)) +
       ", rhs_dilation = " + i64_array(or_fill(window.window_dilation, rank, 1)) +
       ", window_reversal = " + reversal + ">, dimension_numbers = #stablehlo.conv<" + dims.input + "x" +
@@ -195,7 +200,8 @@ Value gather(const Value& x, const Value& indices, const GatherDims& dims, bool 
       ", collapsed_slice_dims = " + list(dims.collapsed_slice_dims) +
       ", start_index_map = " + list(dims.start_index_map) +
       ", index_vector_dim = " + std::to_string(dims.index_vector_dim) +
-      ">, slice_sizes = " + i64_array(dims.slice_sizes) + ", indices_are_sorted = " + (sorted ? "true" : "false");
+      ">, slice_sizes = " + i64_array(dims.slice_sizes) +
+      ", indices_are_sorted = " + (sorted ? "true" : "false");
   return x.builder->emit_one("stablehlo.gather", {x, indices}, type, attributes);
 }
 
@@ -220,9 +226,10 @@ Values sort(const Values& operands, int64_t dim, bool stable, const Region& less
     pairs.push_back({operand.dtype(), {}});
     pairs.push_back({operand.dtype(), {}});
   }
-  return builder.emit("stablehlo.sort", operands, results,
-                      "dimension = " + std::to_string(dim) + " : i64, is_stable = " + (stable ? "true" : "false"),
-                      {builder.region(pairs, less)});
+  return builder.emit(
+      "stablehlo.sort", operands, results,
+      "dimension = " + std::to_string(dim) + " : i64, is_stable = " + (stable ? "true" : "false"),
+      {builder.region(pairs, less)});
 }
 
 Values while_loop(const Values& state, const Region& condition, const Region& body) {

@@ -22,7 +22,8 @@ std::vector<Axis> memory_axes(const Layout& view) {
       axes.push_back({view.sizes[i], view.strides[i], static_cast<int64_t>(i)});
     }
   }
-  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.stride > b.stride; });
+  std::stable_sort(axes.begin(), axes.end(),
+                   [](const Axis& a, const Axis& b) { return a.stride > b.stride; });
   return axes;
 }
 
@@ -104,7 +105,8 @@ Value to_grid(const Value& memory, const Dims& grid) {
 Value read_box(const Value& memory, const Box& box) {
   const Value grid = to_grid(memory, box.grid);
   Dims limit;
-  for (size_t d = 0; d < box.grid.size(); ++d) limit.push_back(box.start[d] + (box.count[d] - 1) * box.step[d] + 1);
+  for (size_t d = 0; d < box.grid.size(); ++d)
+    limit.push_back(box.start[d] + (box.count[d] - 1) * box.step[d] + 1);
   return slice(grid, box.start, limit, box.step);
 }
 
@@ -128,7 +130,8 @@ Value write_box(const Value& memory, const Box& box, const Value& value) {
     const Value zero = builder.splat(int64_t{0}, {value.dtype(), {}});
     const Value no = builder.splat(0.0, {DType::kPred, {}});
     const Value all = builder.splat(1.0, {DType::kPred, box.count});
-    result = select(pad(all, no, box.start, high, interior), pad(update, zero, box.start, high, interior), grid);
+    result =
+        select(pad(all, no, box.start, high, interior), pad(update, zero, box.start, high, interior), grid);
   }
   const int64_t elements = memory.type.elements();
   if (element_count(box.grid) == elements) return reshape(result, memory.dims());
@@ -209,7 +212,8 @@ std::optional<Box> find_box(const Dims& memory_dims, const std::vector<Axis>& ax
   }
   if (auto box = match_grid(grid, axes, offset)) return box;
   const std::vector<Axis> merged = coalesce(axes);
-  if (const auto own = grid_of_axes(merged, element_count(memory_dims))) return match_grid(*own, merged, offset);
+  if (const auto own = grid_of_axes(merged, element_count(memory_dims)))
+    return match_grid(*own, merged, offset);
   return std::nullopt;
 }
 
@@ -238,7 +242,8 @@ Value flatten_memory(const Value& base, std::span<const int64_t> base_strides, i
   return resize_flat(reinterpret_flat(flat, dtype), count);
 }
 
-Value read_strided(const Value& base, std::span<const int64_t> base_strides, const Layout& view, DType dtype) {
+Value read_strided(const Value& base, std::span<const int64_t> base_strides, const Layout& view,
+                   DType dtype) {
   Builder& builder = *base.builder;
   const Type result{dtype, view.sizes};
   if (result.elements() == 0) return builder.splat(int64_t{0}, result);
@@ -313,8 +318,9 @@ Value write_strided(const Value& base, std::span<const int64_t> base_strides, co
     const int64_t elements = memory.type.elements();
     const Value indices = flat_indices(builder, axes, view.offset, elements);
     const ScatterDims dims{{}, {0}, {0}, 1, true};
-    const Value flat = scatter(reshape(memory, Dims{elements}), indices, reshape(update, Dims{indices.dim(0)}), dims,
-                               [](const Values& pair) { return Values{pair[1]}; });
+    const Value flat =
+        scatter(reshape(memory, Dims{elements}), indices, reshape(update, Dims{indices.dim(0)}), dims,
+                [](const Values& pair) { return Values{pair[1]}; });
     written = reshape(flat, memory.dims());
   }
   if (reinterprets) {

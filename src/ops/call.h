@@ -29,8 +29,9 @@ struct ScalarArg {
 
 /// std::monostate is None (or a default that the lowering may ignore). `double` and
 /// `complex<double>` are numbers that the op declared structural, or one of its special values.
-using Arg = std::variant<std::monostate, TensorArg, TensorListArg, ScalarArg, int64_t, double, bool,
-                         std::vector<int64_t>, std::vector<double>, std::vector<bool>, hlo::DType, std::string>;
+using Arg =
+    std::variant<std::monostate, TensorArg, TensorListArg, ScalarArg, int64_t, double, bool,
+                 std::vector<int64_t>, std::vector<double>, std::vector<bool>, hlo::DType, std::string>;
 
 /// The run-time slot of a ScalarArg. Integers and booleans travel as 64-bit integers, floats as
 /// doubles, complex numbers as two doubles.
@@ -46,12 +47,12 @@ struct ScalarSlot {
 /// Results and side information of a lowering that ran once.
 struct Call {
   const Op* op = nullptr;
-  std::vector<Arg> args;             // by position in the op's schema
-  std::vector<hlo::Type> inputs;     // tensor inputs in order of appearance
-  std::vector<ScalarSlot> scalars;   // run-time numbers in order of appearance
+  std::vector<Arg> args;            // by position in the op's schema
+  std::vector<hlo::Type> inputs;    // tensor inputs in order of appearance
+  std::vector<ScalarSlot> scalars;  // run-time numbers in order of appearance
   /// torch.get_default_dtype(): what integers become under true division and the like.
   hlo::DType default_dtype = hlo::DType::kF32;
-  Hash128 hash;                      // of all of the above
+  Hash128 hash;  // of all of the above
 
   /// Filled by infer(): the types of the results, and which of the lowering's results exist (an
   /// empty Value is None, for example a gradient that output_mask leaves out).

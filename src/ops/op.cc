@@ -62,7 +62,8 @@ Value Lowering::scalar(int i) const {
   }
   if (const auto* number = std::get_if<double>(&arg)) value = builder_.splat(*number, {DType::kF64, {}});
   if (const auto* number = std::get_if<int64_t>(&arg)) value = builder_.splat(*number, {DType::kS64, {}});
-  if (const auto* number = std::get_if<bool>(&arg)) value = builder_.splat(*number ? 1.0 : 0.0, {DType::kPred, {}});
+  if (const auto* number = std::get_if<bool>(&arg))
+    value = builder_.splat(*number ? 1.0 : 0.0, {DType::kPred, {}});
   if (value.builder == nullptr) fail(Code::kInternal, "argument " + std::to_string(i) + " is not a number");
   value.wrapped = true;
   return value;
@@ -104,7 +105,9 @@ std::vector<bool> Lowering::flags(int i) const {
   return has(i) ? std::get<std::vector<bool>>(call_.args[i]) : std::vector<bool>();
 }
 
-std::string Lowering::text(int i) const { return has(i) ? std::get<std::string>(call_.args[i]) : std::string(); }
+std::string Lowering::text(int i) const {
+  return has(i) ? std::get<std::string>(call_.args[i]) : std::string();
+}
 
 std::optional<DType> Lowering::dtype(int i) const {
   if (!has(i)) return std::nullopt;
@@ -140,7 +143,8 @@ Dims Lowering::dims(int i, int64_t rank) const {
 }
 
 Dims Lowering::dims_or_all(int i, int64_t rank) const {
-  const bool none = !has(i) || (std::holds_alternative<std::vector<int64_t>>(call_.args[i]) && integers(i).empty());
+  const bool none =
+      !has(i) || (std::holds_alternative<std::vector<int64_t>>(call_.args[i]) && integers(i).empty());
   if (!none) return dims(i, rank);
   Dims all;
   for (int64_t dim = 0; dim < rank; ++dim) all.push_back(dim);
@@ -189,12 +193,12 @@ Value Lowering::random_bits(int64_t count) {
   const auto [key0, key1] = halves(seed_);
   // The counter is offset + index in 64 bits, split into two words.
   const Value index = builder_.iota({DType::kU64, {blocks}}, 0);
-  const Value first = hlo::convert(offset_, DType::kU64) +
-                      builder_.splat(random_blocks_, {DType::kU64, {}});
+  const Value first = hlo::convert(offset_, DType::kU64) + builder_.splat(random_blocks_, {DType::kU64, {}});
   const auto [low, high] = halves(index + first);
   random_blocks_ += blocks;
   const Values words = builder_.call(
-      "threefry", {hlo::broadcast_to(key0, low.dims()), hlo::broadcast_to(key1, low.dims()), low, high}, threefry);
+      "threefry", {hlo::broadcast_to(key0, low.dims()), hlo::broadcast_to(key1, low.dims()), low, high},
+      threefry);
   const Value all = hlo::concatenate({words[0], words[1]}, 0);
   return hlo::slice_dim(all, 0, 0, count);
 }
@@ -213,8 +217,8 @@ Result<Values> run(Lowering& lowering, const Op& op) {
 
 }  // namespace
 
-Result<Values> lower(Builder& builder, const Call& call, const Values& inputs, const Values& scalars, Value seed,
-                     Value offset) {
+Result<Values> lower(Builder& builder, const Call& call, const Values& inputs, const Values& scalars,
+                     Value seed, Value offset) {
   Lowering lowering(builder, call, inputs, scalars, seed, offset);
   ASSIGN_OR_RETURN(Values results, run(lowering, *call.op));
   std::erase_if(results, [](const Value& result) { return result.builder == nullptr; });

@@ -25,8 +25,8 @@
 namespace torch_tpu::ops {
 
 using hlo::Builder;
-using hlo::DType;
 using hlo::Dims;
+using hlo::DType;
 using hlo::Type;
 using hlo::Value;
 using hlo::Values;

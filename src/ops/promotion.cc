@@ -79,7 +79,8 @@ std::pair<Value, Value> promote(const Lowering& op, const Value& a, const Value&
 }
 
 Value to_inexact(const Lowering& op, const Value& x) {
-  if (x.wrapped) return hlo::convert(x, result_type(op, {x}) == DType::kC64 ? DType::kC64 : op.default_dtype());
+  if (x.wrapped)
+    return hlo::convert(x, result_type(op, {x}) == DType::kC64 ? DType::kC64 : op.default_dtype());
   return hlo::is_inexact(x.dtype()) ? x : hlo::convert(x, op.default_dtype());
 }
 

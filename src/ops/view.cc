@@ -19,7 +19,9 @@ OP("tpu::strided_write") {
 }
 
 // (base, base_strides, count, dtype): the storage's memory as rank 1
-OP("tpu::flatten") { return {hlo::flatten_memory(op.tensor(0), op.integers(1), op.integer(2), *op.dtype(3))}; }
+OP("tpu::flatten") {
+  return {hlo::flatten_memory(op.tensor(0), op.integers(1), op.integer(2), *op.dtype(3))};
+}
 
 // (sizes, dtype): what an uninitialised storage reads as
 OP("tpu::zeros") { return {op.builder().splat(int64_t{0}, {*op.dtype(1), op.integers(0)})}; }

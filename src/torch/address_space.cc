@@ -11,8 +11,8 @@
 namespace torch_tpu {
 namespace {
 
-constexpr int kSmallestClass = 6;   // 64 bytes
-constexpr int kLargestClass = 40;   // 1 TiB
+constexpr int kSmallestClass = 6;  // 64 bytes
+constexpr int kLargestClass = 40;  // 1 TiB
 constexpr int kClasses = kLargestClass - kSmallestClass + 1;
 constexpr uint64_t kLeastRegion = uint64_t{1} << 38;
 
@@ -83,7 +83,8 @@ class AddressSpace {
       SizeClass& size_class = classes_[i];
       if (address - size_class.base >= region_bytes(i)) continue;
       const uint64_t slot = (address - size_class.base) >> (i + kSmallestClass);
-      return slot < size_class.owners.size() ? std::pair{&size_class, slot} : std::pair<SizeClass*, uint64_t>{};
+      return slot < size_class.owners.size() ? std::pair{&size_class, slot}
+                                             : std::pair<SizeClass*, uint64_t>{};
     }
     return {nullptr, 0};
   }

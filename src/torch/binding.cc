@@ -95,10 +95,13 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
     argument.is_out = arguments[i].is_out();
     binding.arguments.push_back(argument);
     if (is_written(arguments[i])) written.push_back(i);
-    if (argument.kind == ArgKind::kTensorList && is_list_of_optionals(arguments[i])) binding.expands_masks = true;
+    if (argument.kind == ArgKind::kTensorList && is_list_of_optionals(arguments[i]))
+      binding.expands_masks = true;
   }
-  const bool own_schema = op.name == schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
-  const auto outs = std::count_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.is_out(); });
+  const bool own_schema =
+      op.name == schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
+  const auto outs =
+      std::count_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.is_out(); });
   binding.op_arguments = static_cast<int>(own_schema ? arguments.size() : arguments.size() - outs);
   size_t next_written = 0;
   for (const c10::Argument& result : schema.returns()) {

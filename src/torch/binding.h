@@ -14,18 +14,18 @@ namespace torch_tpu {
 /// What to do with an argument of a schema.
 enum class ArgKind : uint8_t {
   kTensor,
-  kTensorList,   // also lists of optional tensors
-  kScalar,       // Scalar or float: a run-time number unless the op says otherwise
+  kTensorList,  // also lists of optional tensors
+  kScalar,      // Scalar or float: a run-time number unless the op says otherwise
   kInteger,
   kFlag,
   kIntegers,
   kNumbers,
   kFlags,
-  kScalars,      // Scalar[]
+  kScalars,  // Scalar[]
   kDType,
   kText,
   kGenerator,
-  kIgnored,      // layout, device, memory format, pin_memory
+  kIgnored,  // layout, device, memory format, pin_memory
 };
 
 struct Argument {
@@ -38,17 +38,17 @@ struct Argument {
 struct Binding {
   const ops::Op* op = nullptr;
   c10::OperatorHandle handle;
-  std::vector<Argument> arguments;   // by position in the dispatcher's schema
-  int op_arguments = 0;              // leading positions that the registry's op has too
+  std::vector<Argument> arguments;  // by position in the dispatcher's schema
+  int op_arguments = 0;             // leading positions that the registry's op has too
   /// Per schema return: the position of the argument that it aliases, or -1 for a fresh result.
   std::vector<int> returns;
   /// Positions of tensors (or lists) that receive results: before the fresh ones for in-place and
   /// out= forms, after them for what the op writes beside its schema.
   std::vector<int> writes_before, writes_after;
-  bool returns_list = false;         // the single return is a fresh Tensor[]
-  bool expands_masks = false;        // boolean index tensors become integer ones first
-  mutable bool has_meta = false;     // ATen can check arguments and tell strides
-  Hash128 identity;                  // of the dispatcher's operator name
+  bool returns_list = false;      // the single return is a fresh Tensor[]
+  bool expands_masks = false;     // boolean index tensors become integer ones first
+  mutable bool has_meta = false;  // ATen can check arguments and tell strides
+  Hash128 identity;               // of the dispatcher's operator name
 
   explicit Binding(c10::OperatorHandle handle) : handle(std::move(handle)) {}
 };

@@ -62,13 +62,14 @@ engine::TensorPtr copy_from_host(const at::Tensor& cpu, int device_index) {
   engine::Queue& queue = queue_of(device_index);
   raise_if_error(queue.check_capacity(type.bytes()));
   engine::counters().host_to_device_bytes += type.bytes();
-  return queue.adopt(value_or_raise(runtime().client().copy_to_device(cpu.const_data_ptr(), type, device_index)));
+  return queue.adopt(
+      value_or_raise(runtime().client().copy_to_device(cpu.const_data_ptr(), type, device_index)));
 }
 
 at::Tensor& copy_into(at::Tensor& self, const at::Tensor& source, bool) {
   if (self.is_same(source) || self.numel() == 0) {
-    TORCH_CHECK(at::is_expandable_to(source.sizes(), self.sizes()), "The expanded size of the tensor ", self.sizes(),
-                " does not match the existing size ", source.sizes());
+    TORCH_CHECK(at::is_expandable_to(source.sizes(), self.sizes()), "The expanded size of the tensor ",
+                self.sizes(), " does not match the existing size ", source.sizes());
     return self;
   }
   TORCH_CHECK(at::is_expandable_to(source.sizes(), self.sizes()), "The size of tensor a ", self.sizes(),
@@ -84,7 +85,8 @@ at::Tensor& copy_into(at::Tensor& self, const at::Tensor& source, bool) {
     value = record_convert(move_to(resolve(source, read(source)), device_index), dtype);
   } else {
     // The host converts: what travels has the device's dtype.
-    value = copy_from_host(source.resolve_conj().resolve_neg().to(self.scalar_type()).contiguous(), device_index);
+    value =
+        copy_from_host(source.resolve_conj().resolve_neg().to(self.scalar_type()).contiguous(), device_index);
   }
   const auto sizes = self.sizes();
   write(self, resolve(self, record_broadcast(value, {sizes.data(), sizes.size()})));

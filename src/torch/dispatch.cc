@@ -101,8 +101,8 @@ bool Arguments::is_constant(const Argument& argument, const c10::IValue& number)
 void Arguments::use_device(const at::Tensor& tensor) {
   const int index = tensor.device().index();
   TORCH_CHECK(device_index_ < 0 || device_index_ == index,
-              "Expected all tensors to be on the same device, but found at least two devices, tpu:", device_index_,
-              " and tpu:", index, "!");
+              "Expected all tensors to be on the same device, but found at least two devices, tpu:",
+              device_index_, " and tpu:", index, "!");
   device_index_ = index;
 }
 
@@ -150,14 +150,15 @@ void Arguments::gather_tensor(int i, const at::Tensor& tensor) {
     hash_.append(tag(argument.kind, static_cast<uint64_t>(tensor.scalar_type()) << 8 | sizes.size()));
     for (const int64_t size : sizes) hash_.append(static_cast<uint64_t>(size));
     if (!tensor.is_contiguous()) {
-      for (const int64_t stride : tensor.strides()) hash_.append(static_cast<uint64_t>(stride) ^ uint64_t{1} << 63);
+      for (const int64_t stride : tensor.strides())
+        hash_.append(static_cast<uint64_t>(stride) ^ uint64_t{1} << 63);
     }
     inputs_.push_back(read(tensor));
     return;
   }
   TORCH_CHECK(tensor.is_cpu() && tensor.dim() == 0 && !argument.is_out,
-              "Expected all tensors to be on the same device, but found at least two devices, tpu:", device_index(),
-              " and ", tensor.device(), "!");
+              "Expected all tensors to be on the same device, but found at least two devices, tpu:",
+              device_index(), " and ", tensor.device(), "!");
   const bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
   ops::ScalarSlot slot{to_hlo(tensor.scalar_type()), wrapped};
   hash_.append(tag(argument.kind, 0x20000 | static_cast<uint64_t>(slot.dtype) << 1 | uint64_t{wrapped}));
@@ -203,7 +204,8 @@ void Arguments::gather(int i) {
       hash_.append(tag(argument.kind, uint64_t{value.toBool()}));
       return;
     case ArgKind::kIntegers: {
-      const std::vector<int64_t> list = value.isInt() ? std::vector<int64_t>{value.toInt()} : value.toIntVector();
+      const std::vector<int64_t> list =
+          value.isInt() ? std::vector<int64_t>{value.toInt()} : value.toIntVector();
       hash_.append(tag(argument.kind, list.size()));
       for (const int64_t number : list) hash_.append(static_cast<uint64_t>(number));
       return;
@@ -307,7 +309,8 @@ ops::Call Arguments::describe() const {
   return call;
 }
 
-std::unique_ptr<Plan> make_plan(const Binding& binding, const Arguments& arguments, const c10::IValue* values) {
+std::unique_ptr<Plan> make_plan(const Binding& binding, const Arguments& arguments,
+                                const c10::IValue* values) {
   auto plan = std::make_unique<Plan>();
   // ATen first: its exceptions are the ones that users know.
   const std::optional<std::vector<MetaResult>> meta = run_meta(binding, values);
@@ -321,11 +324,13 @@ std::unique_ptr<Plan> make_plan(const Binding& binding, const Arguments& argumen
     const hlo::Type& type = plan->call->outputs[output++];
     const hlo::Dims contiguous = hlo::contiguous_strides(type.dims);
     plan->strides.emplace_back(contiguous.begin(), contiguous.end());
-    if (!meta.has_value() || !binding.writes_before.empty() || i >= meta->size() || !(*meta)[i].defined) continue;
+    if (!meta.has_value() || !binding.writes_before.empty() || i >= meta->size() || !(*meta)[i].defined)
+      continue;
     const MetaResult& expected = (*meta)[i];
     const hlo::Dims sizes(expected.sizes.begin(), expected.sizes.end());
-    TORCH_CHECK(type.dims == sizes && type.dtype == to_hlo(expected.dtype), "the lowering of ", binding.op->name,
-                " gives ", type.text(), " where ATen gives ", hlo::Type{to_hlo(expected.dtype), sizes}.text());
+    TORCH_CHECK(type.dims == sizes && type.dtype == to_hlo(expected.dtype), "the lowering of ",
+                binding.op->name, " gives ", type.text(), " where ATen gives ",
+                hlo::Type{to_hlo(expected.dtype), sizes}.text());
     const hlo::Layout layout{sizes, hlo::Dims(expected.strides.begin(), expected.strides.end()), 0};
     if (hlo::is_dense(layout)) plan->strides.back() = expected.strides;
   }
@@ -358,7 +363,8 @@ void assign(const at::Tensor& target, engine::TensorPtr value, bool is_out) {
 /// Hands out the results of a call in order; a None result yields null.
 class Results {
  public:
-  Results(const Plan& plan, std::vector<engine::TensorPtr> tensors) : plan_(plan), tensors_(std::move(tensors)) {}
+  Results(const Plan& plan, std::vector<engine::TensorPtr> tensors)
+      : plan_(plan), tensors_(std::move(tensors)) {}
 
   bool at_end() const { return position_ >= plan_.call->returned.size(); }
   engine::TensorPtr next() {
@@ -386,7 +392,8 @@ void assign_all(const Binding& binding, const std::vector<int>& positions, const
       for (const c10::IValue& element : target.toListRef()) {
         if (auto value = results.next()) assign(element.toTensor(), std::move(value), is_out);
       }
-    } else if (auto value = results.next(); value != nullptr && target.isTensor() && target.toTensor().defined()) {
+    } else if (auto value = results.next();
+               value != nullptr && target.isTensor() && target.toTensor().defined()) {
       assign(target.toTensor(), std::move(value), is_out);
     }
   }
@@ -406,8 +413,8 @@ void run_binding(const Binding& binding, torch::jit::Stack& stack) {
     arguments.words().push_back(seed);
     arguments.words().push_back(offset);
   }
-  Results results(plan,
-                  value_or_raise(queue_of(device_index).record(plan.call, arguments.inputs(), arguments.words())));
+  Results results(
+      plan, value_or_raise(queue_of(device_index).record(plan.call, arguments.inputs(), arguments.words())));
 
   assign_all(binding, binding.writes_before, values, results);
   std::vector<c10::IValue> fresh;

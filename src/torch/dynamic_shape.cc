@@ -19,7 +19,9 @@ int64_t count_nonzero(const engine::TensorPtr& value) {
   return number;
 }
 
-int64_t capacity_for(int64_t count) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))); }
+int64_t capacity_for(int64_t count) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+}
 
 // The first `count` rows of a padded result, as a tensor of its own.
 at::Tensor first_rows(const at::Tensor& padded, int64_t count) {
@@ -32,10 +34,11 @@ at::Tensor nonzero(const at::Tensor& self) {
   const auto value = read(self);
   const int64_t count = self.numel() == 0 ? 0 : count_nonzero(value);
   if (count == 0) {
-    return make_empty({0, self.dim()}, {std::max<int64_t>(self.dim(), 1), 1}, at::kLong, self.device().index());
+    return make_empty({0, self.dim()}, {std::max<int64_t>(self.dim(), 1), 1}, at::kLong,
+                      self.device().index());
   }
-  const auto rows =
-      record_internal("tpu::nonzero", {value}, {ops::TensorArg{0}, std::min(capacity_for(count), self.numel())});
+  const auto rows = record_internal("tpu::nonzero", {value},
+                                    {ops::TensorArg{0}, std::min(capacity_for(count), self.numel())});
   return first_rows(make_tensor(rows), count);
 }
 
@@ -51,9 +54,9 @@ at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
   const auto mask_value = read(wide_mask);
   const int64_t count = wide_mask.numel() == 0 ? 0 : count_nonzero(mask_value);
   if (count == 0) return make_empty({0}, {1}, self.scalar_type(), self.device().index());
-  const auto selected =
-      record_internal("tpu::masked_select", {read(wide_self), mask_value},
-                      {ops::TensorArg{0}, ops::TensorArg{1}, std::min(capacity_for(count), wide_mask.numel())});
+  const auto selected = record_internal(
+      "tpu::masked_select", {read(wide_self), mask_value},
+      {ops::TensorArg{0}, ops::TensorArg{1}, std::min(capacity_for(count), wide_mask.numel())});
   return first_rows(make_tensor(selected), count);
 }
 
@@ -78,9 +81,10 @@ void expand_index_masks(const Binding& binding, c10::IValue* values) {
         continue;
       }
       for (int64_t k = 0; k < index.dim(); ++k) {
-        TORCH_CHECK_INDEX(dim + k < self.dim() && index.size(k) == self.size(dim + k), "The shape of the mask ",
-                          index.sizes(), " at index ", k, " does not match the shape of the indexed tensor ",
-                          self.sizes(), " at index ", dim + k);
+        TORCH_CHECK_INDEX(dim + k < self.dim() && index.size(k) == self.size(dim + k),
+                          "The shape of the mask ", index.sizes(), " at index ", k,
+                          " does not match the shape of the indexed tensor ", self.sizes(), " at index ",
+                          dim + k);
       }
       const at::Tensor columns = torch_tpu::nonzero(index);
       for (int64_t k = 0; k < index.dim(); ++k) expanded.push_back(columns.select(1, k));

@@ -83,7 +83,8 @@ const at::Generator& default_generator(int device_index) {
 
 std::pair<uint64_t, uint64_t> draw_random(const std::optional<at::Generator>& generator, int device_index,
                                           int64_t blocks) {
-  at::Generator source = generator.has_value() && generator->defined() ? *generator : default_generator(device_index);
+  at::Generator source =
+      generator.has_value() && generator->defined() ? *generator : default_generator(device_index);
   auto* tpu = dynamic_cast<TpuGenerator*>(source.unsafeGetGeneratorImpl());
   TORCH_CHECK(tpu != nullptr, "Expected a 'tpu' device type for generator but found '",
               source.device().type(), "'");

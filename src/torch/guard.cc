@@ -31,9 +31,13 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     if (device.index() != previous.index()) setDevice(device);
     return previous;
   }
-  Device getDevice() const override { return {c10::kPrivateUse1, static_cast<DeviceIndex>(current_device())}; }
+  Device getDevice() const override {
+    return {c10::kPrivateUse1, static_cast<DeviceIndex>(current_device())};
+  }
   void setDevice(Device device) const override { set_current_device(device.index()); }
-  void uncheckedSetDevice(Device device) const noexcept override { set_current_device_unchecked(device.index()); }
+  void uncheckedSetDevice(Device device) const noexcept override {
+    set_current_device_unchecked(device.index());
+  }
   DeviceIndex deviceCount() const noexcept override {
     return static_cast<DeviceIndex>(engine::Runtime::available_devices());
   }
@@ -79,7 +83,8 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     if (event != nullptr) synchronizeDevice(static_cast<Event*>(event)->device_index);
   }
   double elapsedTime(void* start, void* end, DeviceIndex) const override {
-    TORCH_CHECK(start != nullptr && end != nullptr, "Both events must be recorded before calculating elapsed time.");
+    TORCH_CHECK(start != nullptr && end != nullptr,
+                "Both events must be recorded before calculating elapsed time.");
     const auto elapsed = static_cast<Event*>(end)->reached - static_cast<Event*>(start)->reached;
     return std::chrono::duration<double, std::milli>(elapsed).count();
   }

@@ -82,7 +82,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     return static_cast<c10::DeviceIndex>(engine::Runtime::available_devices());
   }
   void setCurrentDevice(c10::DeviceIndex device) const override { set_current_device(device); }
-  c10::DeviceIndex getCurrentDevice() const override { return static_cast<c10::DeviceIndex>(current_device()); }
+  c10::DeviceIndex getCurrentDevice() const override {
+    return static_cast<c10::DeviceIndex>(current_device());
+  }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
     const auto previous = getCurrentDevice();
     if (device != previous) set_current_device(device);

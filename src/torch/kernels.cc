@@ -62,8 +62,9 @@ Tensor empty(IntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::optio
 }
 
 // Zeros without the ZeroTensor key: a fresh storage reads as zeros and holds no buffer either.
-Tensor efficient_zeros(IntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                       OptionalDevice device, std::optional<bool> pin_memory) {
+Tensor efficient_zeros(IntArrayRef sizes, std::optional<c10::ScalarType> dtype,
+                       std::optional<c10::Layout> layout, OptionalDevice device,
+                       std::optional<bool> pin_memory) {
   return empty(sizes, dtype, layout, device, pin_memory, std::nullopt);
 }
 
@@ -102,13 +103,15 @@ const Tensor& resize_(const Tensor& self, IntArrayRef sizes, std::optional<c10::
   return self;
 }
 
-Tensor& set_from_storage(Tensor& self, c10::Storage source, int64_t offset, IntArrayRef sizes, IntArrayRef strides) {
+Tensor& set_from_storage(Tensor& self, c10::Storage source, int64_t offset, IntArrayRef sizes,
+                         IntArrayRef strides) {
   TORCH_CHECK(source.device() == self.device(), "Attempted to set the storage of a tensor on device \"",
               self.device(), "\" to a storage on different device \"", source.device(),
               "\". This is no longer allowed; the devices must match.");
   self.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(source));
   self.unsafeGetTensorImpl()->set_storage_offset(offset);
-  resize_tensor(self, sizes, strides.empty() && !sizes.empty() ? IntArrayRef(strides_for(sizes, std::nullopt)) : strides);
+  resize_tensor(self, sizes,
+                strides.empty() && !sizes.empty() ? IntArrayRef(strides_for(sizes, std::nullopt)) : strides);
   return self;
 }
 
@@ -138,8 +141,8 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& destination) {
 }
 
 Tensor& nonzero_out(const Tensor& self, Tensor& out) {
-  TORCH_CHECK(out.scalar_type() == at::kLong, "nonzero: Expected out tensor to have scalar type Long but got ",
-              out.scalar_type());
+  TORCH_CHECK(out.scalar_type() == at::kLong,
+              "nonzero: Expected out tensor to have scalar type Long but got ", out.scalar_type());
   const Tensor result = nonzero(self);
   out.resize_(result.sizes());
   return copy_into(out, result, false);
@@ -154,8 +157,9 @@ Tensor& masked_select_out(const Tensor& self, const Tensor& mask, Tensor& out) {
 }
 
 bool equal(const Tensor& self, const Tensor& other) {
-  TORCH_CHECK(self.device() == other.device(), "Cannot compare two tensors on different devices. Got: ",
-              self.device(), " and ", other.device());
+  TORCH_CHECK(self.device() == other.device(),
+              "Cannot compare two tensors on different devices. Got: ", self.device(), " and ",
+              other.device());
   TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(),
               " but got data type ", other.scalar_type(), " for argument 'other' in call to equal");
   if (self.sizes() != other.sizes()) return false;

@@ -15,6 +15,7 @@
 #include "torch/error.h"
 #include "torch/fallback.h"
 #include "torch/generator.h"
+#include "torch/process_group.h"
 #include "torch/register.h"
 
 namespace py = pybind11;
@@ -48,7 +49,8 @@ std::string python_line() {
 
 py::dict counters_dict() {
   py::dict dict;
-  for (const auto& [name, count] : engine::counters().snapshot()) dict[py::str(name.data(), name.size())] = count;
+  for (const auto& [name, count] : engine::counters().snapshot())
+    dict[py::str(name.data(), name.size())] = count;
   return dict;
 }
 
@@ -133,7 +135,9 @@ PYBIND11_MODULE(_C, m) {
     if (device_index >= 0) set_current_device(device_index);
     return previous;
   });
-  m.def("synchronize", [](int device_index) { raise_if_error(queue_of(device_index).synchronize()); }, no_gil());
+  m.def(
+      "synchronize", [](int device_index) { raise_if_error(queue_of(device_index).synchronize()); },
+      no_gil());
   m.def("flush", [](int device_index) { raise_if_error(queue_of(device_index).flush()); }, no_gil());
   m.def("device_description", &device_dict);
   m.def("counters", &counters_dict);
@@ -148,8 +152,10 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("mode", [] { return mode_name(engine::mode()); });
   m.def("set_mode", &set_mode_name);
+  register_process_group(m);
   m.def("fallback_allowed", &fallback_allowed);
   m.def("set_fallback_allowed", &set_fallback_allowed);
-  m.def("default_generator",
-        [](int device_index) { return py::reinterpret_steal<py::object>(default_generator_object(device_index)); });
+  m.def("default_generator", [](int device_index) {
+    return py::reinterpret_steal<py::object>(default_generator_object(device_index));
+  });
 }

@@ -31,7 +31,8 @@ void append(Hash128& hash, const ops::Arg& arg) {
   if (const auto* number = std::get_if<double>(&arg)) hash.append(*number);
   if (const auto* dtype = std::get_if<hlo::DType>(&arg)) hash.append(static_cast<uint64_t>(*dtype));
   if (const auto* flag = std::get_if<bool>(&arg)) hash.append(uint64_t{*flag});
-  if (const auto* tensor = std::get_if<ops::TensorArg>(&arg)) hash.append(static_cast<uint64_t>(tensor->input));
+  if (const auto* tensor = std::get_if<ops::TensorArg>(&arg))
+    hash.append(static_cast<uint64_t>(tensor->input));
   if (const auto* list = std::get_if<std::vector<int64_t>>(&arg)) {
     hash.append(static_cast<uint64_t>(list->size()));
     for (const int64_t number : *list) hash.append(static_cast<uint64_t>(number));
@@ -50,8 +51,9 @@ bool same_layout(const hlo::Layout& a, const hlo::Layout& b) {
 }
 
 bool fills_storage(const at::Tensor& tensor, const hlo::Layout& layout) {
-  return layout.offset == 0 && tensor.numel() * static_cast<int64_t>(tensor.element_size()) ==
-                                   static_cast<int64_t>(tensor.storage().nbytes()) &&
+  return layout.offset == 0 &&
+         tensor.numel() * static_cast<int64_t>(tensor.element_size()) ==
+             static_cast<int64_t>(tensor.storage().nbytes()) &&
          hlo::is_dense(layout);
 }
 
@@ -60,7 +62,8 @@ bool fills_storage(const at::Tensor& tensor, const hlo::Layout& layout) {
 hlo::Layout layout_of(const at::Tensor& tensor) {
   const auto sizes = tensor.sizes();
   const auto strides = tensor.strides();
-  return {hlo::Dims(sizes.begin(), sizes.end()), hlo::Dims(strides.begin(), strides.end()), tensor.storage_offset()};
+  return {hlo::Dims(sizes.begin(), sizes.end()), hlo::Dims(strides.begin(), strides.end()),
+          tensor.storage_offset()};
 }
 
 ops::CallPtr find_call(const Hash128& hash) {
@@ -131,9 +134,10 @@ engine::TensorPtr read(const at::Tensor& tensor) {
 
 void write(const at::Tensor& tensor, engine::TensorPtr value) {
   for (int64_t i = 0; i < tensor.dim(); ++i) {
-    TORCH_CHECK(tensor.size(i) <= 1 || tensor.stride(i) != 0 || tensor.numel() == 0,
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                "location. Please clone() the tensor before performing the operation.");
+    TORCH_CHECK(
+        tensor.size(i) <= 1 || tensor.stride(i) != 0 || tensor.numel() == 0,
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+        "location. Please clone() the tensor before performing the operation.");
   }
   StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
   const hlo::Layout layout = layout_of(tensor);
@@ -158,7 +162,8 @@ void write(const at::Tensor& tensor, engine::TensorPtr value) {
                                    as_list(layout.strides), layout.offset});
 }
 
-at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, int device_index) {
+at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
+                      int device_index) {
   size_t elements = 1;
   size_t last = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -166,9 +171,9 @@ at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::Sca
     last += static_cast<size_t>(sizes[i] - 1) * static_cast<size_t>(strides[i]);
   }
   const size_t bytes = (elements == 0 ? 0 : last + 1) * c10::elementSize(dtype);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(make_storage(bytes, device_index)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-      c10::scalarTypeToTypeMeta(dtype));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(make_storage(bytes, device_index)),
+                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                         c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;
 }

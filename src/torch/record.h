@@ -30,7 +30,8 @@ at::Tensor make_tensor(engine::TensorPtr value);
 at::Tensor make_tensor(engine::TensorPtr value, c10::IntArrayRef strides);
 
 /// An uninitialised tensor.
-at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype, int device_index);
+at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
+                      int device_index);
 
 /// The memoised call with this hash, or null.
 ops::CallPtr find_call(const Hash128& hash);

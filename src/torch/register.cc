@@ -40,7 +40,8 @@ void bind(torch::Library& library, const c10::OperatorHandle& handle, const ops:
   const c10::OperatorName& name = handle.operator_name();
   std::string text = name.name;
   if (!name.overload_name.empty()) text += "." + name.overload_name;
-  library.impl(text.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(make_binding(handle, op))));
+  library.impl(text.c_str(),
+               torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(make_binding(handle, op))));
   names().push_back(std::move(text));
 }
 
@@ -49,7 +50,8 @@ void bind(torch::Library& library, const c10::OperatorHandle& handle, const ops:
 void register_kernels() {
   static torch::Library& library =
       *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  for (const std::string& name : ops::duplicate_ops()) TORCH_CHECK(false, "torch_tpu declares ", name, " twice");
+  for (const std::string& name : ops::duplicate_ops())
+    TORCH_CHECK(false, "torch_tpu declares ", name, " twice");
   const OverloadsByName overloads = aten_overloads();
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const ops::Op* op : ops::all_ops()) {

@@ -32,8 +32,8 @@ c10::DataPtr allocate_pointer(size_t bytes, int device_index) {
     raise_if_error(queue_of(device_index).check_capacity(static_cast<int64_t>(bytes)));
     owner->address = reserve_address(bytes, owner.get());
     if (owner->address == nullptr) {
-      raise({Code::kOutOfMemory, "tpu:" + std::to_string(device_index) + " cannot hold " + std::to_string(bytes) +
-                                     " bytes"});
+      raise({Code::kOutOfMemory,
+             "tpu:" + std::to_string(device_index) + " cannot hold " + std::to_string(bytes) + " bytes"});
     }
   }
   void* address = owner->address;
@@ -55,7 +55,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     constexpr auto kAggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     const pjrt::MemoryStatistics& statistics = pjrt::memory_statistics(device);
     c10::CachingDeviceAllocator::DeviceStats stats;
-    for (auto* bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes, &stats.reserved_bytes}) {
+    for (auto* bytes :
+         {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes, &stats.reserved_bytes}) {
       (*bytes)[kAggregate].current = statistics.live_bytes;
       (*bytes)[kAggregate].peak = statistics.peak_bytes;
     }
@@ -64,14 +65,17 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     stats.allocation[kAggregate].freed = statistics.allocations - statistics.live_buffers;
     return stats;
   }
-  void resetAccumulatedStats(c10::DeviceIndex device) override { pjrt::memory_statistics(device).allocations = 0; }
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    pjrt::memory_statistics(device).allocations = 0;
+  }
   void resetPeakStats(c10::DeviceIndex device) override {
     pjrt::MemoryStatistics& statistics = pjrt::memory_statistics(device);
     statistics.peak_bytes = statistics.live_bytes.load();
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     const int64_t total = queue_of(device).memory_limit_bytes();
-    return {static_cast<size_t>(total - pjrt::memory_statistics(device).live_bytes), static_cast<size_t>(total)};
+    return {static_cast<size_t>(total - pjrt::memory_statistics(device).live_bytes),
+            static_cast<size_t>(total)};
   }
 };
 

@@ -23,9 +23,8 @@ TEST(table) {
     const std::string_view documentation = variable->documentation;
     CHECK(documentation.size() > 10 && documentation.ends_with('.'));
   }
-  for (const env::Variable* variable :
-       {&env::kPlugin, &env::kCpuDevices, &env::kMode, &env::kDebug, &env::kFallback, &env::kCutWindow,
-        &env::kMemoryLimit}) {
+  for (const env::Variable* variable : {&env::kPlugin, &env::kCpuDevices, &env::kMode, &env::kDebug,
+                                        &env::kFallback, &env::kCutWindow, &env::kMemoryLimit}) {
     CHECK(names.contains(variable->name));
   }
 }

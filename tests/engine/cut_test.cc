@@ -47,7 +47,8 @@ std::vector<Hash128> loop_body(size_t period, uint32_t kinds, uint32_t seed) {
   return body;
 }
 
-/// The cuts of turn `turn`, counted from the start of the body, when a loop of `period` is entered in `phase`.
+/// The cuts of turn `turn`, counted from the start of the body, when a loop of `period` is entered in
+/// `phase`.
 std::vector<size_t> cuts_in_turn(const std::vector<size_t>& cuts, size_t period, size_t phase, size_t turn) {
   std::vector<size_t> in_turn;
   for (const size_t cut : cuts) {

@@ -15,8 +15,8 @@
 namespace torch_tpu::testing {
 
 using engine::TensorPtr;
-using hlo::DType;
 using hlo::Dims;
+using hlo::DType;
 using hlo::Type;
 
 OP("test::add") { return {op.tensor(0) + op.tensor(1)}; }

@@ -229,7 +229,8 @@ TEST(capacity) {
   const std::vector<float> data(150000);
   const TensorPtr half = queue.adopt(must(client->copy_to_device(data.data(), f32({150000}), 0)));
   const std::vector<TensorPtr> inputs{half};
-  CHECK_EQ(queue.record(Engine::call("test::negate", inputs), inputs, {}).status().code(), Code::kOutOfMemory);
+  CHECK_EQ(queue.record(Engine::call("test::negate", inputs), inputs, {}).status().code(),
+           Code::kOutOfMemory);
 }
 
 /// Results of a program that fails in the way of FAKE_PJRT_FAIL.

@@ -92,9 +92,11 @@ class Stream {
         const auto number = static_cast<int64_t>(below(100));
         const std::vector<TensorPtr> inputs{a.tensor};
         const uint64_t words[] = {word(number)};
-        const auto call = Engine::call("test::add_number", inputs, {ops::ScalarArg{0}}, {{DType::kS64, true}});
+        const auto call =
+            Engine::call("test::add_number", inputs, {ops::ScalarArg{0}}, {{DType::kS64, true}});
         put({must(engine_.queue.record(call, inputs, words))[0],
-             combine(a.expected, a.expected, [&](auto x, auto) { return x + static_cast<uint32_t>(number); })});
+             combine(a.expected, a.expected,
+                     [&](auto x, auto) { return x + static_cast<uint32_t>(number); })});
         break;
       }
       case 7:

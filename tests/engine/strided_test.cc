@@ -172,6 +172,7 @@ class Random {
 
   Dims sizes() {
     Dims sizes;
+    if (chance(30)) return {between(1, 40)};
     for (int64_t rank = between(0, 4); rank > 0; --rank) sizes.push_back(between(1, 6));
     return sizes;
   }
@@ -180,7 +181,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-constexpr DType kTypes[] = {DType::kU8,  DType::kS16, DType::kF32, DType::kF32,
+constexpr DType kTypes[] = {DType::kU8,  DType::kS16, DType::kF32,  DType::kF32,
                             DType::kF64, DType::kC64, DType::kBF16, DType::kPred};
 
 /// Dtypes that a storage of `dtype` is seen as.
@@ -264,10 +265,11 @@ TEST(writes) {
       if (hlo::element_count(view.sizes) > 0) view = random.view(view, false);
       const Type type{dtype, view.sizes};
       // A pred is stored as 0 or 1, whatever byte is written.
-      const Bytes value = random.bytes(base.type.dtype == DType::kPred ? Type{DType::kPred, type.dims} : type);
-      const TensorPtr result = engine.record(
-          "test::strided_write", {base.tensor, engine.upload(value, type)},
-          {list(base.layout.strides), list(view.sizes), list(view.strides), view.offset});
+      const Bytes value =
+          random.bytes(base.type.dtype == DType::kPred ? Type{DType::kPred, type.dims} : type);
+      const TensorPtr result =
+          engine.record("test::strided_write", {base.tensor, engine.upload(value, type)},
+                        {list(base.layout.strides), list(view.sizes), list(view.strides), view.offset});
       CHECK(result->type == base.type);
       const std::string description = base.text() + " written as " + text(view) + " " + type.text();
       write_memory(base.memory, view, dtype, value);
@@ -285,8 +287,8 @@ TEST(flat_memory) {
     const Storage base(engine, random, {random.pick(kTypes), random.sizes()});
     const DType dtype = other_type(random, base.type.dtype);
     const int64_t count = random.between(0, 2 * base.type.bytes() / hlo::byte_size(dtype));
-    const TensorPtr result = engine.record("test::flat_memory", {base.tensor},
-                                           {list(base.layout.strides), count, dtype});
+    const TensorPtr result =
+        engine.record("test::flat_memory", {base.tensor}, {list(base.layout.strides), count, dtype});
     expectations.push_back({result, read_memory(base.memory, Layout::contiguous(Dims{count}), dtype),
                             base.text() + " flat as " + result->type.text()});
   }

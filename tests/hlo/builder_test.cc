@@ -49,10 +49,12 @@ TEST(module) {
   CHECK(static_cast<bool>(c));
   CHECK(!static_cast<bool>(Value{}));
   const std::string text = builder.module({c, a});
-  CHECK(holds(text,
-              "func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<2x3xf32> {jax.buffer_donor = true}) "
-              "-> (tensor<2x3xf32>, tensor<2x3xf32>) {"));
-  CHECK(holds(text, "\"stablehlo.add\"(%arg0, %arg1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>"));
+  CHECK(holds(
+      text,
+      "func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<2x3xf32> {jax.buffer_donor = true}) "
+      "-> (tensor<2x3xf32>, tensor<2x3xf32>) {"));
+  CHECK(
+      holds(text, "\"stablehlo.add\"(%arg0, %arg1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>"));
   CHECK(holds(text, "// aten::add.Tensor  model.py:3\n"));
   CHECK(holds(text, "return " + c.name + ", %arg0 : tensor<2x3xf32>, tensor<2x3xf32>"));
 }
@@ -140,7 +142,8 @@ TEST(mistakes_throw) {
   CHECK(refuses(Code::kInvalidArgument, "broadcast", [&] { broadcast_to(b, Dims{4}); }));
   CHECK(refuses(Code::kIndexError, "mine", [&] { builder.fail(Code::kIndexError, "mine"); }));
   Builder other;
-  CHECK(refuses(Code::kInternal, "another program", [&] { other.emit_one("stablehlo.negate", {a}, a.type); }));
+  CHECK(
+      refuses(Code::kInternal, "another program", [&] { other.emit_one("stablehlo.negate", {a}, a.type); }));
 }
 
 TEST(conversions) {

@@ -29,8 +29,8 @@ c64  c64  c64  c64  c64  c64  c64  -    -    -    c64  c64  c64  c128 c64  c128
 c128 c128 c128 c128 c128 c128 c128 -    -    -    c128 c128 c128 c128 c128 c128
 )";
 
-constexpr DType kOrder[] = {DType::kPred, DType::kS8,  DType::kS16, DType::kS32,  DType::kS64,
-                            DType::kU8,   DType::kU16, DType::kU32, DType::kU64,  DType::kF16,
+constexpr DType kOrder[] = {DType::kPred, DType::kS8,  DType::kS16, DType::kS32, DType::kS64,
+                            DType::kU8,   DType::kU16, DType::kU32, DType::kU64, DType::kF16,
                             DType::kBF16, DType::kF32, DType::kF64, DType::kC64, DType::kC128};
 constexpr const char* kShort[] = {"i1",  "i8",  "i16",  "i32", "i64", "u8",  "u16", "u32",
                                   "u64", "f16", "bf16", "f32", "f64", "c64", "c128"};

@@ -1,0 +1,44 @@
+"""The backends of torch.distributed for device "tpu".
+
+"tpu" is the default for the device: a process group for tpu and CPU tensors. "tpu_dist" serves tpu tensors
+only, for use in strings like "cpu:gloo,tpu:tpu_dist". Both move the data with Gloo, through host memory.
+"""
+
+
+def register(distributed_c10d) -> None:
+    """Registers the backends with torch.distributed.distributed_c10d; the first one becomes the device's default."""
+    register_backend = distributed_c10d.Backend.register_backend
+    register_backend("tpu", _process_group, extended_api=True, devices=["tpu"])
+    register_backend("tpu_dist", _backend, extended_api=True, devices=["tpu"])
+
+
+def _gloo(options):
+    from torch.distributed import ProcessGroupGloo
+
+    gloo = ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=options.timeout)
+    gloo.options.global_ranks_in_group = options.global_ranks_in_group
+    gloo.options.group_name = options.group_id
+    gloo._set_sequence_number_for_group()
+    return gloo
+
+
+def _backend(options, _backend_options):
+    from torch_tpu import _C
+
+    return _C.process_group(_gloo(options), "tpu_dist")
+
+
+def _process_group(options, _backend_options):
+    # init_process_group() without a backend takes Gloo for the group's default, which DDP then does not find.
+    # It accepts a whole process group in place of a backend, so this one is made here.
+    import torch
+    from torch.distributed import ProcessGroup
+
+    from torch_tpu import _C
+
+    group = ProcessGroup(options.store, options.group_rank, options.group_size)
+    group._set_default_backend(ProcessGroup.BackendType.CUSTOM)
+    gloo = _gloo(options)
+    group._register_backend(torch.device("tpu"), ProcessGroup.BackendType.CUSTOM, _C.process_group(gloo, "tpu"))
+    group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, gloo)
+    return group
