@@ -311,6 +311,7 @@ def parse(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", default="float32", help="float32,int64,…")
     parser.add_argument("--ops", default="", help="a regular expression, searched in \"name dtype\"")
+    parser.add_argument("--every", type=int, default=1, help="every Nth operator of the database only")
     parser.add_argument("--samples", type=int, default=4, help="at most so many samples of each operator")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--backward", action=argparse.BooleanOptionalAction, default=True)
@@ -322,8 +323,10 @@ def parse(argv=None):
 
 def main(argv=None):
     options = parse(argv)
+    if not (hasattr(torch, DEVICE) and torch.tpu.is_available()):
+        sys.exit('there is no device "tpu"')
     dtypes = [getattr(torch, name) for name in options.dtype.split(",")]
-    tasks = [(index, dtype) for dtype in dtypes for index, op in enumerate(op_db)
+    tasks = [(index, dtype) for dtype in dtypes for index, op in list(enumerate(op_db))[::options.every]
              if dtype in op.supported_dtypes("cpu") and re.search(options.ops, f"{name_of(op)} {dtype_name(dtype)}")]
     known = deviations()
     report = {dtype_name(dtype): {} for dtype in dtypes}

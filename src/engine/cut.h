@@ -31,12 +31,16 @@ class CutRule {
 
  private:
   static constexpr size_t kHistory = 4;  // signatures in one rolling hash
+  struct Pending {
+    uint64_t content;  // the rolling hash at this op
+    int64_t bytes;     // of its results
+  };
 
   const size_t window_;
   const int64_t byte_limit_;
   int64_t bytes_ = 0;
   std::vector<uint64_t> history_;
-  std::vector<uint64_t> pending_;  // one content hash per pending op
+  std::vector<Pending> pending_;
 };
 
 }  // namespace torch_tpu::engine

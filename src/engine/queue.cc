@@ -56,6 +56,7 @@ struct Queue::Program {
   std::vector<uint8_t> needed;    // per node: a wanted result depends on it
   std::vector<uint32_t> leaves;   // inputs that needed nodes use
   std::vector<uint8_t> donate;    // parallel to leaves
+  std::vector<int32_t> failed;    // per output: the failed leaf behind it or -1; empty when no leaf failed
   Hash128 key;
   std::vector<std::shared_ptr<pjrt::Buffer>> buffers;  // parallel to results, after run()
 };
@@ -91,18 +92,15 @@ Result<Queue::Reference> Queue::reference_to(const TensorPtr& tensor) {
   if (tensor->leaf_epoch_ != epoch_) {
     tensor->leaf_epoch_ = epoch_;
     tensor->leaf_ = static_cast<int32_t>(graph_.leaves.size());
-    graph_.leaves.push_back({tensor->buffer_, {}});
+    graph_.leaves.push_back({tensor->buffer_, {}, tensor.get()});
   }
   return -1 - tensor->leaf_;
 }
 
 void Queue::append(const ops::CallPtr& call, std::span<const Reference> references,
                    std::span<const uint64_t> words, std::span<Tensor* const> outputs, std::string source) {
-  Node node{call.get(),
-            static_cast<uint32_t>(graph_.references.size()),
-            static_cast<uint32_t>(graph_.words.size()),
-            static_cast<uint32_t>(graph_.outputs.size()),
-            static_cast<uint32_t>(graph_.leaves.size()),
+  Node node{call.get(), static_cast<uint32_t>(graph_.references.size()),
+            static_cast<uint32_t>(graph_.words.size()), static_cast<uint32_t>(graph_.outputs.size()),
             graph_.nodes.empty() ? Hash128() : graph_.nodes.back().hash};
   node.hash.append(call->hash);
   for (const Reference reference : references) node.hash.append(static_cast<uint64_t>(reference));
@@ -130,7 +128,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
   std::vector<TensorPtr> results;
   std::vector<Tensor*> outputs;
   for (const hlo::Type& type : call->outputs) {
-    results.push_back(std::make_shared<Tensor>(this, type, /*recorded=*/true));
+    results.push_back(std::make_shared<Tensor>(this, type));
     outputs.push_back(results.back().get());
   }
 
@@ -156,7 +154,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
 }
 
 TensorPtr Queue::adopt(std::shared_ptr<pjrt::Buffer> buffer) {
-  auto tensor = std::make_shared<Tensor>(this, buffer->type(), /*recorded=*/false);
+  auto tensor = std::make_shared<Tensor>(this, buffer->type());
   tensor->buffer_ = std::move(buffer);
   return tensor;
 }
@@ -192,6 +190,7 @@ Status Queue::synchronize() {
 void Queue::forget(Tensor& tensor) {
   const std::lock_guard lock(mutex_);
   if (tensor.output_ >= 0) graph_.outputs[tensor.output_] = nullptr;
+  if (tensor.leaf_epoch_ == epoch_) graph_.leaves[tensor.leaf_].tensor = nullptr;
 }
 
 Queue::Program Queue::plan(size_t count) {
@@ -202,6 +201,22 @@ Queue::Program Queue::plan(size_t count) {
   const size_t references_end =
       count == total ? graph_.references.size() : graph_.nodes[count].first_reference;
 
+  // What needs an input that could not be computed fails with it; the rest runs.
+  const auto has_failed = [](const Leaf& leaf) { return !leaf.error.ok(); };
+  if (std::any_of(graph_.leaves.begin(), graph_.leaves.end(), has_failed)) {
+    program.failed.assign(program.outputs_end, -1);
+    for (size_t i = 0; i < count; ++i) {
+      const Node& node = graph_.nodes[i];
+      int32_t cause = -1;
+      for (size_t k = 0; k < node.call->inputs.size(); ++k) {
+        const Reference reference = graph_.references[node.first_reference + k];
+        if (reference >= 0) cause = std::max(cause, program.failed[reference]);
+        if (reference < 0 && has_failed(graph_.leaves[-1 - reference])) cause = -1 - reference;
+      }
+      std::fill_n(program.failed.begin() + node.first_output, node.call->outputs.size(), cause);
+    }
+  }
+
   std::vector<uint8_t> wanted(program.outputs_end);
   for (size_t i = 0; i < program.outputs_end; ++i) wanted[i] = graph_.outputs[i] != nullptr;
   std::vector<uint8_t> leaf_needed_later(graph_.leaves.size());
@@ -211,6 +226,7 @@ Queue::Program Queue::plan(size_t count) {
     if (reference >= 0 && static_cast<size_t>(reference) < program.outputs_end) wanted[reference] = 1;
   }
   for (size_t i = 0; i < program.outputs_end; ++i) {
+    if (!program.failed.empty() && program.failed[i] >= 0) wanted[i] = 0;
     if (wanted[i]) program.results.push_back(static_cast<uint32_t>(i));
   }
 
@@ -378,7 +394,6 @@ Result<std::vector<std::shared_ptr<pjrt::Buffer>>> Queue::pack_words(const Progr
 }
 
 Status Queue::run(Program& program) {
-  for (const uint32_t leaf : program.leaves) RETURN_IF_ERROR(graph_.leaves[leaf].error);
   ASSIGN_OR_RETURN(const auto executable, executable_for(program));
   int64_t bytes = 0;
   for (const hlo::Type& type : executable->outputs()) bytes += type.bytes();
@@ -402,6 +417,16 @@ Status Queue::run(Program& program) {
 void Queue::settle(Program& program, const Status& status) {
   // Results get their buffers (or the error); ops that stay pending are appended to a new graph.
   std::vector<std::shared_ptr<pjrt::Buffer>> by_output(program.outputs_end);
+  const auto outcome_of = [&](size_t output, const Graph& graph) -> const Status& {
+    const bool failed = !program.failed.empty() && program.failed[output] >= 0;
+    return failed ? graph.leaves[program.failed[output]].error : status;
+  };
+  for (size_t i = 0; i < program.failed.size(); ++i) {
+    Tensor* tensor = graph_.outputs[i];
+    if (program.failed[i] < 0 || tensor == nullptr) continue;
+    tensor->output_ = -1;
+    tensor->error_ = outcome_of(i, graph_);
+  }
   for (size_t i = 0; i < program.results.size(); ++i) {
     const uint32_t output = program.results[i];
     if (status.ok()) by_output[output] = program.buffers[i];
@@ -431,13 +456,13 @@ void Queue::settle(Program& program, const Status& status) {
       if (leaf < 0) {
         leaf = static_cast<int32_t>(graph_.leaves.size());
         if (reference < 0) {
-          graph_.leaves.push_back(std::move(old.leaves[-1 - reference]));
+          graph_.leaves.push_back(old.leaves[-1 - reference]);
         } else {
-          graph_.leaves.push_back({by_output[reference], status});
-          if (Tensor* tensor = old.outputs[reference]) {
-            tensor->leaf_epoch_ = epoch_;
-            tensor->leaf_ = leaf;
-          }
+          graph_.leaves.push_back({by_output[reference], outcome_of(reference, old), old.outputs[reference]});
+        }
+        if (Tensor* tensor = graph_.leaves.back().tensor) {
+          tensor->leaf_epoch_ = epoch_;
+          tensor->leaf_ = leaf;
         }
       }
       references.push_back(-1 - leaf);

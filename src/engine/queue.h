@@ -72,12 +72,12 @@ class Queue {
     uint32_t first_reference;
     uint32_t first_word;
     uint32_t first_output;
-    uint32_t leaves;  // graph inputs known after this node
-    Hash128 hash;     // of the graph up to and including this node
+    Hash128 hash;  // of the graph up to and including this node
   };
   struct Leaf {
     std::shared_ptr<pjrt::Buffer> buffer;
     Status error;
+    Tensor* tensor = nullptr;  // whose value this is; null once nobody holds it
   };
   /// The pending graph as flat arrays: appending allocates nothing but array growth.
   struct Graph {

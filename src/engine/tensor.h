@@ -16,9 +16,7 @@ class Queue;
 /// the last reference tells the queue that a pending result need not be kept.
 class Tensor {
  public:
-  /// `recorded`: the result of a recorded call, as opposed to a buffer that exists.
-  Tensor(Queue* queue, hlo::Type type, bool recorded)
-      : type(std::move(type)), queue_(queue), recorded_(recorded) {}
+  Tensor(Queue* queue, hlo::Type type) : type(std::move(type)), queue_(queue) {}
   ~Tensor();
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
@@ -29,7 +27,6 @@ class Tensor {
  private:
   friend class Queue;
   Queue* const queue_;
-  const bool recorded_;
   int32_t output_ = -1;                   // index among the pending results, -1 when not pending
   uint64_t leaf_epoch_ = 0;               // the graph in which leaf_ is valid
   int32_t leaf_ = -1;                     // index among the pending graph's inputs

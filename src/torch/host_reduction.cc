@@ -58,15 +58,13 @@ at::Tensor HostReduction::load(const at::Tensor& tensor) const {
   at::Tensor host =
       at::detail::empty_cpu(tensor.sizes(), dtype_, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
   host.copy_(tensor);
-  host = host.flatten();
-  if (op_.op_ == ReduceOp::PREMUL_SUM) {
-    const auto& factor = static_cast<const c10d::PreMulSumSupplement&>(*op_.supplement_);
-    host = host.mul(factor.tensor_factor.defined() ? factor.tensor_factor.item()
-                                                   : c10::Scalar(factor.double_factor))
-               .to(dtype_);
-  }
-  if (c10::isComplexType(dtype_)) host = at::view_as_real(host).flatten();
-  return host.to(carried_dtype_);
+  if (c10::isComplexType(dtype_)) host = at::view_as_real(host);
+  host = host.flatten().to(carried_dtype_);
+  if (op_.op_ != ReduceOp::PREMUL_SUM) return host;
+  const auto& factor = static_cast<const c10d::PreMulSumSupplement&>(*op_.supplement_);
+  const c10::Scalar number =
+      factor.tensor_factor.defined() ? factor.tensor_factor.item() : c10::Scalar(factor.double_factor);
+  return host.mul(number).to(carried_dtype_);
 }
 
 void HostReduction::store(const at::Tensor& carried, const at::Tensor& output) const {

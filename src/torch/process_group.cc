@@ -269,6 +269,7 @@ class StagedBackend final : public c10d::Backend {
   }
 
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override {
+    if (on_host(outputs) && on_host(inputs)) return transport_->alltoall(outputs, inputs, opts);
     const auto count = static_cast<size_t>(size_);
     TORCH_CHECK(outputs.size() == count && inputs.size() == count,
                 "all_to_all takes one tensor for each of the ", count, " processes, got ", outputs.size(),
