@@ -159,19 +159,20 @@ def difference(expected, actual, asked=(0, 0), values=True):
     return ""
 
 
-def in_double(sample):
-    """The sample in float64: the judge where the CPU's float32 and ours differ."""
+def in_double(sample, dtype):
+    """The sample in float64: the judge where the CPU's result and ours differ."""
 
     def widen(value):
-        if isinstance(value, torch.Tensor) and value.dtype == torch.float32:
+        if isinstance(value, torch.Tensor) and value.dtype == dtype:
             return value.detach().double().requires_grad_(value.requires_grad)
         return value
 
     return sample.transform(widen)
 
 
-def narrow(tree):
-    return tree_map(lambda v: v.float() if isinstance(v, torch.Tensor) and v.dtype == torch.float64 else v, tree)
+def rounded(tree, dtype):
+    """A tree with its doubles rounded to `dtype`."""
+    return tree_map(lambda v: v.to(dtype) if isinstance(v, torch.Tensor) and v.dtype == torch.float64 else v, tree)
 
 
 def compare(op, sample, dtype, backward):
@@ -191,9 +192,9 @@ def compare(op, sample, dtype, backward):
     where = ""
     if not found:
         found, where = difference(expected[1], actual[1], asked, values), "gradient: "
-    if found and values and dtype == torch.float32:
+    if found and values and dtype in (torch.float32, torch.bfloat16, torch.float16):
         try:
-            judged = narrow(evaluate(op, in_double(sample), "cpu", backward))
+            judged = rounded(evaluate(op, in_double(sample, dtype), "cpu", backward), dtype)
             if not difference(judged, actual, asked):
                 return "equal", ""
         except Exception:  # noqa: BLE001  not every operator takes doubles

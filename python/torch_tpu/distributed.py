@@ -38,7 +38,7 @@ def _process_group(options, _backend_options):
 
     group = ProcessGroup(options.store, options.group_rank, options.group_size)
     group._set_default_backend(ProcessGroup.BackendType.CUSTOM)
-    gloo = _gloo(options)
-    group._register_backend(torch.device("tpu"), ProcessGroup.BackendType.CUSTOM, _C.process_group(gloo, "tpu"))
-    group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, gloo)
+    backend = _C.process_group(_gloo(options), "tpu")
+    for device in ("tpu", "cpu"):
+        group._register_backend(torch.device(device), ProcessGroup.BackendType.CUSTOM, backend)
     return group

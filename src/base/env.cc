@@ -8,8 +8,11 @@ namespace torch_tpu::env {
 
 const Variable kPlugin{"TORCH_TPU_PJRT_PLUGIN", "",
                        "Path of the PJRT plugin to load instead of the one found automatically."};
-const Variable kCpuDevices{"TORCH_TPU_CPU_DEVICES", "1",
-                           "How many devices the XLA:CPU platform shows (tpu:0, tpu:1, ...)."};
+const Variable kCpuDevices{
+    "TORCH_TPU_CPU_DEVICES", "0",
+    "How many devices the XLA:CPU platform shows (tpu:0, tpu:1, ...); 0 shows one for each "
+    "process that torchrun starts on this machine, and one without torchrun."};
+const Variable kLocalWorldSize{"LOCAL_WORLD_SIZE", "1", "Set by torchrun: the processes on this machine."};
 const Variable kMode{"TORCH_TPU_MODE", "fused",
                      "Eager mode: fused, strict (one program per op) or blocking (strict, and wait)."};
 const Variable kDebug{"TORCH_TPU_DEBUG", "",
@@ -22,8 +25,8 @@ const Variable kMemoryLimit{"TORCH_TPU_MEMORY_LIMIT_BYTES", "0",
                             "Device memory in bytes; 0 takes what the device or the machine has."};
 
 std::span<const Variable* const> table() {
-  static constexpr std::array kTable{&kPlugin,   &kCpuDevices, &kMode,       &kDebug,
-                                     &kFallback, &kCutWindow,  &kMemoryLimit};
+  static constexpr std::array kTable{&kPlugin, &kCpuDevices, &kLocalWorldSize, &kMode,
+                                     &kDebug,  &kFallback,   &kCutWindow,      &kMemoryLimit};
   return kTable;
 }
 

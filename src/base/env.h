@@ -14,13 +14,14 @@ struct Variable {
   const char* documentation;
 };
 
-extern const Variable kPlugin;       // TORCH_TPU_PJRT_PLUGIN
-extern const Variable kCpuDevices;   // TORCH_TPU_CPU_DEVICES
-extern const Variable kMode;         // TORCH_TPU_MODE
-extern const Variable kDebug;        // TORCH_TPU_DEBUG
-extern const Variable kFallback;     // TORCH_TPU_FALLBACK
-extern const Variable kCutWindow;    // TORCH_TPU_CUT_WINDOW
-extern const Variable kMemoryLimit;  // TORCH_TPU_MEMORY_LIMIT_BYTES
+extern const Variable kPlugin;          // TORCH_TPU_PJRT_PLUGIN
+extern const Variable kCpuDevices;      // TORCH_TPU_CPU_DEVICES
+extern const Variable kLocalWorldSize;  // LOCAL_WORLD_SIZE
+extern const Variable kMode;            // TORCH_TPU_MODE
+extern const Variable kDebug;           // TORCH_TPU_DEBUG
+extern const Variable kFallback;        // TORCH_TPU_FALLBACK
+extern const Variable kCutWindow;       // TORCH_TPU_CUT_WINDOW
+extern const Variable kMemoryLimit;     // TORCH_TPU_MEMORY_LIMIT_BYTES
 
 /// All rows, in the order in which the documentation prints them.
 std::span<const Variable* const> table();

@@ -20,7 +20,8 @@ RuntimeOptions& options() {
 }
 
 int requested_cpu_devices() {
-  const int64_t count = env::integer(env::kCpuDevices);
+  const int64_t given = env::integer(env::kCpuDevices);
+  const int64_t count = given > 0 ? given : env::integer(env::kLocalWorldSize);
   return static_cast<int>(std::clamp<int64_t>(count, 1, pjrt::kMaxDevices));
 }
 

@@ -181,22 +181,6 @@ class StagedBackend final : public c10d::Backend {
     return launch(OpType::ALLGATHER, std::move(flight));
   }
 
-  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
-                              const c10d::AllgatherOptions& opts) override {
-    if (on_host(inputs) && on_host(outputs)) return transport_->allgather_coalesced(outputs, inputs, opts);
-    // torch indexes the lists by process, then by input; its own Gloo agrees.
-    TORCH_CHECK(outputs.size() == static_cast<size_t>(size_),
-                "all_gather_coalesced takes one list for each process");
-    Flight flight;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Tensors parts;
-      for (const Tensors& list : outputs) parts.push_back(list.at(i));
-      check_parts(parts, size_, inputs[i], "all_gather_coalesced");
-      gather_all(flight, parts, inputs[i], opts);
-    }
-    return launch(OpType::ALLGATHER_COALESCED, std::move(flight));
-  }
-
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& opts) override {
     if (on_host({output, input})) return transport_->_allgather_base(output, input, opts);

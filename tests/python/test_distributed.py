@@ -1,74 +1,8 @@
 """torch.distributed on device "tpu": the ways to start it, every collective between two processes, and DDP."""
-import textwrap
-
 import pytest
+from process_groups import FORMS, processes  # noqa: F401  a fixture
 
-FORMS = {
-    "tpu": 'dist.init_process_group("tpu", **where)',
-    "tpu_dist": 'dist.init_process_group("tpu_dist", **where)',
-    "both devices": 'dist.init_process_group("cpu:gloo,tpu:tpu_dist", **where)',
-    "tpu after cpu": 'dist.init_process_group("cpu:gloo,tpu:tpu", **where)',
-    "tpu before cpu": 'dist.init_process_group("tpu:tpu,cpu:gloo", **where)',
-    "device_id": 'dist.init_process_group(device_id=torch.device("tpu:0"), **where)',
-    "nothing": "dist.init_process_group(**where)",
-}
 HOST_TENSORS = [form for form in FORMS if form != "tpu_dist"]  # the forms that also take CPU tensors
-
-# Forks before anything uses the device; the second process' failure is the first one's.
-PROCESSES = """
-import os, sys, traceback
-import torch.distributed as dist
-from datetime import timedelta
-from torch.nn.parallel import DistributedDataParallel as DDP
-D = "tpu"
-ws = {count}
-child = os.fork() if ws == 2 else 0
-rank = 1 if ws == 2 and child == 0 else 0
-where = dict(init_method="file://{path}", rank=rank, world_size=ws, timeout=timedelta(seconds={timeout}))
-
-def raises(function):
-    try:
-        function()
-    except RuntimeError as error:
-        return str(error)
-    raise AssertionError("no exception")
-
-def tpu(*numbers, dtype=torch.float32):
-    return torch.tensor(numbers, dtype=dtype, device=D)
-
-def run():
-    {init}
-{body}
-    dist.barrier()
-    dist.destroy_process_group()
-
-failed = False
-try:
-    run()
-except BaseException:
-    traceback.print_exc()
-    failed = True
-if child == 0 and ws == 2:
-    sys.stderr.flush()
-    os._exit(failed)
-if ws == 2:
-    failed |= os.waitpid(child, 0)[1] != 0
-sys.exit(int(failed))
-"""
-
-
-@pytest.fixture
-def processes(forked, tmp_path):
-    """processes(body, count=2, form="tpu"): runs `body` in each of the processes of a group, and checks them."""
-    counter = iter(range(100))
-
-    def run(body, count=2, form="tpu", timeout=50):
-        code = PROCESSES.format(count=count, init=FORMS[form], path=tmp_path / f"store{next(counter)}", timeout=timeout,
-                                body=textwrap.indent(textwrap.dedent(body), "    "))
-        return forked(code, timeout=60).check()
-
-    return run
-
 
 # Every way to start --------------------------------------------------------------------------------------------------
 
@@ -141,7 +75,8 @@ def test_other_backends_are_untouched(processes):
 def test_all_reduce(processes):
     processes("""
         O = dist.ReduceOp
-        cases = [(O.SUM, 7), (O.AVG, 3.5), (O.MAX, 5), (O.MIN, 2), (O.PRODUCT, 10), (dist._make_nccl_premul_sum(3.), 21)]
+        cases = [(O.SUM, 7), (O.AVG, 3.5), (O.MAX, 5), (O.MIN, 2), (O.PRODUCT, 10),
+                 (dist._make_nccl_premul_sum(3.), 21)]
         for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16,
                       torch.int32, torch.int64, torch.float8_e5m2):
             for op, expected in cases:
@@ -239,7 +174,8 @@ def test_all_to_all(processes):
         dist.all_to_all_single(out, rows, [[1, 3], [2, 0]][rank], sizes)
         assert out.flatten().tolist() == [[0, 10, 11, 12], [1, 2]][rank]
         outs = [torch.zeros(1 + rank, device=D), torch.zeros(2 + rank, device=D)]
-        dist.all_to_all(outs, [torch.full((1 + rank,), rank + 1., device=D), torch.full((2 + rank,), rank + 5., device=D)])
+        ins = [torch.full((1 + rank,), rank + 1., device=D), torch.full((2 + rank,), rank + 5., device=D)]
+        dist.all_to_all(outs, ins)
         assert [o.tolist() for o in outs] == [[[1], [2, 2]], [[5, 5], [6, 6, 6]]][rank]
     """)
 
@@ -259,7 +195,7 @@ def test_send_and_receive(processes):
         works = [dist.irecv(buffer[1], 1 - rank), dist.isend(buffer[0], 1 - rank)]
         for work in works:
             work.wait()
-        assert buffer[1].unique().tolist() == [1. - rank] and buffer[0].unique().tolist() == [float(rank)]
+        assert [(row.min().item(), row.max().item()) for row in buffer] == [(rank, rank), (1 - rank, 1 - rank)]
         incoming = torch.zeros(2, device=D)
         ops = [dist.P2POp(dist.isend, tpu(rank, 3.), 1 - rank), dist.P2POp(dist.irecv, incoming, 1 - rank)]
         for work in dist.batch_isend_irecv(ops):
@@ -489,7 +425,33 @@ def test_ddp_options(processes):
         dist.all_gather_object(grads, model.module.used.weight.grad.tolist())
         assert grads[0] == grads[1]
         model = DDP(torch.nn.Linear(2, 1).to(D))
-        model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
         model(torch.full((1, 2), rank + 1., device=D)).sum().backward()
         assert model.module.weight.grad.tolist() == [[1.5, 1.5]]
     """)
+
+
+def test_sharding(processes):
+    """DTensor, tensor parallelism and FSDP2 over a mesh."""
+    processes(MODEL + """
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+        mesh = init_device_mesh(D, (2,))
+        x = torch.arange(8., device=D).view(4, 2)
+        sharded = distribute_tensor(x, mesh, [Shard(0)])
+        product = sharded @ sharded.redistribute(mesh, [Replicate()]).t()
+        assert product.full_tensor().tolist() == (x @ x.t()).tolist()
+
+        model = parallelize_module(make().to(D), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        torch.testing.assert_close(model(inputs[0].to(D)).cpu(), make()(inputs[0]), rtol=1e-4, atol=1e-5)
+
+        model = make().to(D)
+        for layer in (model[0], model[2], model):
+            fully_shard(layer, mesh=mesh)
+        train(model, inputs[:, mine].to(D), targets[:, mine].to(D))
+        for ours, theirs in zip(model.parameters(), alone.parameters()):
+            torch.testing.assert_close(ours.full_tensor().detach().cpu(), theirs.detach(), rtol=1e-4, atol=1e-5)
+    """, form="nothing")

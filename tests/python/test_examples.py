@@ -20,8 +20,8 @@ def test_training():
     command = [sys.executable, str(EXAMPLE / "train.py"), "--budget", "test", *SMALL, "--sample", "20", "--log", "20"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
-    curve = losses(done.stdout)
-    assert curve[1] > 4 and curve[60] < 0.9 * curve[1]
+    last = float(re.search(r"loss ([\d.]+) nats/char over the last 20 steps", done.stdout)[1])
+    assert losses(done.stdout)[1] > 4 and last < 3.5
     difference = re.search(r"largest relative difference to the CPU over the first 20 steps: (\S+)", done.stdout)[1]
     assert float(difference) < 1e-3
     assert int(re.search(r"(\d+) programs compiled", done.stdout)[1]) < 20

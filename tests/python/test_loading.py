@@ -80,6 +80,8 @@ def test_broken_plugin(forked, tmp_path, kind, words):
 
 def fake_plugin():
     """The plugin that the C++ tests build, if they were built."""
+    if given := os.environ.get("TORCH_TPU_FAKE_PLUGIN"):
+        return Path(given)
     for name in ("libfake_plugin.so", "fake_plugin.so"):
         for path in (ROOT / "build").rglob(name):
             return path

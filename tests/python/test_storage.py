@@ -109,7 +109,26 @@ def test_conjugate_and_negative_views():
     d.imag.neg_()
     assert d.cpu().tolist() == [5 - 1j, -1j]
     assert torch.view_as_real(d).tolist() == [[5, -1], [0, -1]]
-    assert torch.dot(d.conj(), d).cpu().item() == 27
+
+
+def test_products_of_conjugates():
+    """Core hands these their arguments with the conjugation still to be done."""
+    a, b = (torch.view_as_complex(torch.randn(3, 3, 2)) for _ in range(2))
+    products = {
+        "mm": lambda a, b: a.mH @ b,
+        "bmm": lambda a, b: a[None].conj().bmm(b[None]),
+        "addmm": lambda a, b: torch.addmm(a.conj(), a.conj(), b.conj()),
+        "addmm_": lambda a, b: a.clone().addmm_(a.conj(), b.conj()),
+        "baddbmm": lambda a, b: torch.baddbmm(a[None], a[None].conj(), b[None]),
+        "dot": lambda a, b: torch.dot(a[0].conj(), b[0]),
+        "vdot": lambda a, b: torch.vdot(a[0].conj(), b[0].conj()),
+        "mv": lambda a, b: a.conj() @ b[0].conj(),
+        "solve": lambda a, b: torch.linalg.solve(a.mH, b),
+        "svd": lambda a, b: torch.linalg.svd(a.conj())[1],
+    }
+    different = [name for name, use in products.items()
+                 if not torch.allclose(use(a.tpu(), b.tpu()).cpu(), use(a, b), rtol=1e-3, atol=1e-4)]
+    assert not different
 
 
 def test_metadata_changes_in_place():

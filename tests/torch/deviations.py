@@ -12,6 +12,8 @@ DEVIATIONS = {
     ("erfinv", "float32"): "the gradient, exp(y²)·√π/2, magnifies the last bit of the result y",
     ("kthvalue", "int64"): TIES,
     ("matrix_exp", "float32"): "rounding errors double with each squaring; relative errors stay below 1e-5",
+    ("rsqrt", "bfloat16"): "the gradient, -½·g·y³, is rounded to bfloat16 after each product",
+    ("sort", "bfloat16"): TIES,
     ("sort", "bool"): TIES,
     ("sparse.mm.reduce", None): SPARSE,
     ("sparse.sampled_addmm", None): SPARSE,

@@ -132,7 +132,8 @@ def current_stream(device=None) -> torch.Stream:
 
 def default_stream(device=None) -> torch.Stream:
     """The stream that every thread starts with."""
-    return torch.Stream(stream_id=0, device_index=_get_device_index(device), device_type=torch._C._autograd.DeviceType.PrivateUse1.value if hasattr(torch._C._autograd.DeviceType.PrivateUse1, "value") else 20)
+    device_type = int(torch._C._autograd.DeviceType.PrivateUse1)
+    return torch.Stream(stream_id=0, device_index=_get_device_index(device), device_type=device_type)
 
 
 def set_stream(stream: torch.Stream | None) -> None:
