@@ -92,14 +92,15 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def generate(self, ids, count, generator=None):
-        """Appends `count` sampled tokens to ids [1, time]. The context is padded to a fixed length,
-        so that every token runs the same programs."""
+        """Appends `count` sampled tokens to ids [1, time] and returns all of them as a list.
+
+        The window has a fixed length, so that every token runs the same program; what lies after the
+        last token does not matter, because attention is causal."""
         context = self.config.context
-        window = torch.zeros(1, context, dtype=torch.long, device=ids.device)
         tokens = ids[0].tolist()
         for _ in range(count):
             recent = tokens[-context:]
-            window[0, : len(recent)] = torch.tensor(recent)
-            logits = self(window)[0, len(recent) - 1].float().cpu()
+            window = torch.tensor([recent + [0] * (context - len(recent))])
+            logits = self(window.to(ids.device))[0].float().cpu()[len(recent) - 1]
             tokens.append(int(torch.multinomial(logits.softmax(-1), 1, generator=generator)))
         return tokens

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kPendingByteLimit = int64_t{2} << 30;
 // Programs that touch less than this are not worth the compiler's full effort.
 constexpr int64_t kQuickProgramBytes = int64_t{256} << 10;
+constexpr size_t kLargeProgramOps = 64;
 
 std::atomic<Mode>& mode_storage() {
   static std::atomic<Mode> instance = [] {
@@ -344,6 +345,11 @@ Result<std::shared_ptr<pjrt::Executable>> Queue::executable_for(const Program& p
   }
   pjrt::CompileOptions options;
   options.effort = bytes < kQuickProgramBytes ? pjrt::Effort::kQuick : pjrt::Effort::kFull;
+  // For a minGPT step: compile time 20 -> 12 s of CPU, run time 0.138 -> 0.120 s.
+  if (program.count > kLargeProgramOps && client_->platform() == pjrt::Platform::kCpu) {
+    options.overrides["xla_backend_extra_options"] =
+        "xla_cpu_disable_new_fusion_emitters,xla_cpu_disable_loop_unrolling";
+  }
   ++counters().compiles;
   ASSIGN_OR_RETURN(auto executable, client_->compile(text, options));
   cache_.insert(program.key, executable);

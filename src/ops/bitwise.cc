@@ -18,6 +18,10 @@ Value right_shift(const Value& a, const Value& b) {
 
 Value bitwise(const Lowering& op, const Value& a, const Value& b, Function function) {
   const auto [x, y] = promote(op, a, b);
+  if (hlo::is_inexact(x.dtype())) {
+    op.fail(Code::kUnimplemented,
+            "bitwise operators and shifts are not implemented for floating-point tensors");
+  }
   return function(x, y);
 }
 

@@ -126,6 +126,7 @@ Value scatter_elements(const Value& x, const Value& offsets, const Value& update
 
 OP("aten::index_select") {
   const Value self = op.tensor(0);
+  if (op.tensor(2).rank() > 1) op.fail(Code::kIndexError, "index_select(): Index is supposed to be a vector");
   const Value index = at_least_1d(op.tensor(2));
   const int64_t dim = op.dim(1, self.rank());
   const Value result = take_slices(at_least_1d(self), dim, index);

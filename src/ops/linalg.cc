@@ -247,18 +247,17 @@ OP("aten::_linalg_solve_ex") {
   const auto [wide_a, wide_b] = broadcast_batches(a, reshape(b, with_column));
   // The factors keep the batch of A: X is what broadcasts.
   const Dims batch = batch_dims(a);
-  const linalg::Lu factor = linalg::lu_factor(factored_form(stacked(a)), true);
+  const linalg::Lu factor = linalg::lu_factor(stacked(a), true);
   const Dims wide_batch = batch_dims(wide_a);
   const Value lu =
       stacked(broadcast_to(reshape(factor.lu, a.dims()), with(wide_batch, {a.dim(-2), a.dim(-1)})));
   const Value pivots = reshape(broadcast_to(unstacked(factor.pivots, batch), with(wide_batch, {a.dim(-1)})),
                                Dims{lu.dim(0), a.dim(-1)});
-  const bool through_transpose = !is_complex(a.dtype());
   Value x;
   if (left) {
-    x = linalg::lu_solve(lu, pivots, stacked(wide_b), through_transpose);
+    x = linalg::lu_solve(lu, pivots, stacked(wide_b), false);
   } else {
-    x = linalg::adjoint(linalg::lu_solve(lu, pivots, linalg::adjoint(stacked(wide_b)), !through_transpose));
+    x = linalg::adjoint(linalg::lu_solve(lu, pivots, linalg::adjoint(stacked(wide_b)), true));
   }
   Dims result = wide_b.dims();
   if (vectors) result.pop_back();

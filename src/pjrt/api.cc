@@ -1,9 +1,11 @@
 #include "pjrt/api.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -108,6 +110,31 @@ Status check_version(const std::string& path, const PJRT_Api_Version& version) {
 
 }  // namespace
 
+namespace {
+
+// dlopen maps segments past the end of a file that was cut short, and touching them is a SIGBUS.
+Status check_complete(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  Elf64_Ehdr header{};
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof header) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
+    return {};  // dlopen says what it is
+  }
+  std::error_code failure;
+  const auto size = std::filesystem::file_size(path, failure);
+  uint64_t end = header.e_phoff + uint64_t{header.e_phnum} * header.e_phentsize;
+  for (int i = 0; i < header.e_phnum && end <= size; ++i) {
+    Elf64_Phdr segment{};
+    file.seekg(static_cast<std::streamoff>(header.e_phoff + uint64_t(i) * header.e_phentsize));
+    if (!file.read(reinterpret_cast<char*>(&segment), sizeof segment)) break;
+    end = std::max<uint64_t>(end, segment.p_offset + segment.p_filesz);
+  }
+  if (failure || end <= size) return {};
+  return {Code::kNotFound, "the PJRT plugin " + path + " is cut short: install it again"};
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const Api>> Api::load(const std::string& path) {
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const Api>> loaded;
@@ -117,6 +144,7 @@ Result<std::shared_ptr<const Api>> Api::load(const std::string& path) {
 
   const std::lock_guard lock(mutex);
   if (const auto found = loaded.find(key); found != loaded.end()) return found->second;
+  RETURN_IF_ERROR(check_complete(path));
   ASSIGN_OR_RETURN(const PJRT_Api* table, open_table(path));
   RETURN_IF_ERROR(check_version(path, table->pjrt_api_version));
   std::shared_ptr<Api> api(new Api(path, table));

@@ -16,17 +16,9 @@ at::Tensor empty_cpu(c10::IntArrayRef sizes, c10::ScalarType dtype) {
   return at::detail::empty_cpu(sizes, dtype, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
 }
 
-// The value with `tensor`'s lazy conjugation and negation applied: from stored to logical elements
-// or back, for both undo themselves.
-engine::TensorPtr resolve(const at::Tensor& tensor, engine::TensorPtr value) {
-  if (tensor.is_conj()) value = record_internal("aten::_conj_physical", {value}, {ops::TensorArg{0}});
-  if (tensor.is_neg()) value = record_internal("aten::neg", {value}, {ops::TensorArg{0}});
-  return value;
-}
-
 at::Tensor to_host(const at::Tensor& self) {
   at::Tensor cpu = empty_cpu(self.sizes(), self.scalar_type());
-  if (self.numel() > 0) read_to_host(resolve(self, read(self)), cpu.mutable_data_ptr());
+  if (self.numel() > 0) read_to_host(read(self), cpu.mutable_data_ptr());
   return cpu;
 }
 
@@ -41,7 +33,7 @@ void copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
   const bool direct = self.is_contiguous() && self.scalar_type() == source.scalar_type() &&
                       self.sizes() == source.sizes() && !self.is_conj() && !self.is_neg();
   if (direct) {
-    if (self.numel() > 0) read_to_host(resolve(source, read(source)), self.mutable_data_ptr());
+    if (self.numel() > 0) read_to_host(read(source), self.mutable_data_ptr());
   } else {
     self.copy_(to_host(source));
   }
@@ -82,14 +74,14 @@ at::Tensor& copy_into(at::Tensor& self, const at::Tensor& source, bool) {
   const hlo::DType dtype = to_hlo(self.scalar_type());
   engine::TensorPtr value;
   if (is_tpu(source)) {
-    value = record_convert(move_to(resolve(source, read(source)), device_index), dtype);
+    value = record_convert(move_to(read(source), device_index), dtype);
   } else {
     // The host converts: what travels has the device's dtype.
     value =
         copy_from_host(source.resolve_conj().resolve_neg().to(self.scalar_type()).contiguous(), device_index);
   }
   const auto sizes = self.sizes();
-  write(self, resolve(self, record_broadcast(value, {sizes.data(), sizes.size()})));
+  write(self, record_broadcast(value, {sizes.data(), sizes.size()}));
   return self;
 }
 

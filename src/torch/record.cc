@@ -115,7 +115,17 @@ engine::TensorPtr record_broadcast(const engine::TensorPtr& value, std::span<con
   return record_internal("tpu::broadcast", {value}, {ops::TensorArg{0}, as_list(sizes)});
 }
 
-engine::TensorPtr read(const at::Tensor& tensor) {
+namespace {
+
+// The value with the tensor's lazy conjugation and negation applied: from stored to logical elements
+// or back, for both undo themselves.
+engine::TensorPtr resolve(const at::Tensor& tensor, engine::TensorPtr value) {
+  if (tensor.is_conj()) value = record_internal("aten::_conj_physical", {value}, {ops::TensorArg{0}});
+  if (tensor.is_neg()) value = record_internal("aten::neg", {value}, {ops::TensorArg{0}});
+  return value;
+}
+
+engine::TensorPtr read_stored(const at::Tensor& tensor) {
   const StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
   const hlo::Layout layout = layout_of(tensor);
   const hlo::DType dtype = to_hlo(tensor.scalar_type());
@@ -132,6 +142,10 @@ engine::TensorPtr read(const at::Tensor& tensor) {
                           as_list(layout.strides), layout.offset, dtype});
 }
 
+}  // namespace
+
+engine::TensorPtr read(const at::Tensor& tensor) { return resolve(tensor, read_stored(tensor)); }
+
 void write(const at::Tensor& tensor, engine::TensorPtr value) {
   for (int64_t i = 0; i < tensor.dim(); ++i) {
     TORCH_CHECK(
@@ -139,6 +153,7 @@ void write(const at::Tensor& tensor, engine::TensorPtr value) {
         "unsupported operation: more than one element of the written-to tensor refers to a single memory "
         "location. Please clone() the tensor before performing the operation.");
   }
+  value = resolve(tensor, std::move(value));
   StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
   const hlo::Layout layout = layout_of(tensor);
   if (fills_storage(tensor, layout)) {

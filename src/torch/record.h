@@ -18,7 +18,8 @@ inline bool is_tpu(const at::Tensor& tensor) { return tensor.device().type() == 
 /// The tensor's (sizes, strides, offset).
 hlo::Layout layout_of(const at::Tensor& tensor);
 
-/// The tensor's elements as a value of its dtype and sizes; records a strided read where the
+/// The tensor's elements as a value of its dtype and sizes, with lazy conjugation and negation
+/// applied; records a strided read where the
 /// storage's value has another layout.
 engine::TensorPtr read(const at::Tensor& tensor);
 

@@ -1,4 +1,4 @@
-"""Runs code in processes of its own: fresh ones, and forks of a process that has imported torch but not used the device."""
+"""Runs code in processes of its own: fresh ones, and forks of one that has imported torch but not used the device."""
 import json
 import os
 import subprocess

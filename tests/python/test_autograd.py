@@ -26,7 +26,7 @@ CHECKED = {
     "indexing": lambda x: x[torch.tensor([0, 2, 0], device="tpu")].index_add(0, torch.tensor([1], device="tpu"), x[:1]),
     "in place": lambda x: (x * 1).mul_(2).add_(x).sigmoid_(),
     "sorting": lambda x: x.sort(1).values * x.cumsum(1) + x.topk(2, 1).values.sum(),
-    "attention": lambda x: F.scaled_dot_product_attention(x.view(1, 1, 3, 4), x.view(1, 1, 3, 4).sin(), x.view(1, 1, 3, 4)),
+    "attention": lambda x: F.scaled_dot_product_attention(*(x.view(1, 1, 3, 4) * n for n in (1, 2, 3))),
     "solve": lambda x: torch.linalg.solve(x[:, :3] + 4 * torch.eye(3, dtype=x.dtype, device="tpu"), x),
     "cholesky": lambda x: torch.linalg.cholesky(x @ x.t() + torch.eye(3, dtype=x.dtype, device="tpu")),
     "convolution": lambda x: F.conv2d(x.view(1, 1, 3, 4), x.view(3, 1, 2, 2), padding=1),

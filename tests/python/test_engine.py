@@ -1,4 +1,4 @@
-"""What the engine promises, in exact counts: compiles, programs, live buffers; and errors at the call that caused them."""
+"""What the engine promises in exact counts (compiles, programs, live buffers), and errors at the call causing them."""
 import gc
 import threading
 

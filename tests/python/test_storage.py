@@ -317,7 +317,8 @@ def stored(value):
                                             (lambda storage, place: storage, "cpu")])
 def test_saved_tensors(target, device):
     base = filled((6,), torch.bfloat16)
-    content = stored({"a": base[:3], "b": base[1:], "t": filled((2, 3)).t(), "model": two_tied_layers().tpu().state_dict()})
+    state = two_tied_layers().tpu().state_dict()
+    content = stored({"a": base[:3], "b": base[1:], "t": filled((2, 3)).t(), "model": state})
     loaded = torch.load(io.BytesIO(content), map_location=target)
     loaded["a"][1] = 50
     assert loaded["b"].tolist() == [50, 2, 3, 4, 5] and loaded["t"].stride() == (1, 3)

@@ -7,11 +7,13 @@ SPARSE = "sparse layouts do not exist on tpu"
 TIES = "the order of equal elements is not defined; each device has its own"
 
 DEVIATIONS = {
+    ("argsort", "bfloat16"): TIES,
     ("argsort", "bool"): TIES,
     ("chalf", None): "complex32 has no type in PJRT or StableHLO",
     ("erfinv", "float32"): "the gradient, exp(y²)·√π/2, magnifies the last bit of the result y",
     ("kthvalue", "int64"): TIES,
     ("matrix_exp", "float32"): "rounding errors double with each squaring; relative errors stay below 1e-5",
+    ("msort", "bfloat16"): TIES,
     ("rsqrt", "bfloat16"): "the gradient, -½·g·y³, is rounded to bfloat16 after each product",
     ("sort", "bfloat16"): TIES,
     ("sort", "bool"): TIES,

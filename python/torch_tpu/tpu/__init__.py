@@ -225,6 +225,8 @@ def get_device_interface():
 
 
 def __getattr__(name):
+    if name == "_initialized":  # torch.utils.checkpoint asks before it saves the generators' states
+        return _C.is_initialized()
     if name == "default_generators":
         return tuple(_C.default_generator(i) for i in range(device_count()))
     raise AttributeError(f"module 'torch.tpu' has no attribute {name!r}")
