@@ -80,9 +80,18 @@ def tensors_in(tree):
 
 
 def weights_for(outputs):
-    """Cotangents that do not depend on the device; None for outputs without a gradient."""
+    """Cotangents that depend neither on the device nor, being quarters, on the dtype; None for outputs without a
+    gradient."""
     generator = torch.Generator().manual_seed(7)
-    return [torch.randn(t.shape, dtype=t.dtype, generator=generator) if t.requires_grad else None for t in outputs]
+
+    def draw(shape):
+        return torch.randint(-8, 9, shape, generator=generator) / 4
+
+    def weight(tensor):
+        real = draw(tensor.shape)
+        return (torch.complex(real, draw(tensor.shape)) if tensor.is_complex() else real).to(tensor.dtype)
+
+    return [weight(t) if t.requires_grad else None for t in outputs]
 
 
 @contextlib.contextmanager

@@ -70,8 +70,8 @@ def test_environment_variables_are_documented():
     if not page.exists():
         pytest.skip("docs/environment.md does not exist")
     source = (ROOT / "src/base/env.cc").read_text()
-    in_code = dict(re.findall(r'\{"(TORCH_TPU_\w+)",\s*"([^"]*)"', source))
-    rows = re.findall(r"^\|\s*`(TORCH_TPU_\w+)`\s*\|([^|]*)\|", page.read_text(), re.MULTILINE)
+    in_code = dict(re.findall(r'Variable k\w+\{\s*"(\w+)",\s*"([^"]*)"', source))
+    rows = re.findall(r"^\|\s*`([A-Z_]+)`\s*\|([^|]*)\|", page.read_text(), re.MULTILINE)
     in_docs = {name: default.strip().strip("`") for name, default in rows}
     assert in_docs == in_code  # {name: default}
 

@@ -23,3 +23,6 @@ DEVIATIONS = {
     ("to_sparse", None): SPARSE,
     ("topk", "int64"): TIES,
 }
+
+# Operators that have no lowering yet, and therefore raise NotImplementedError.
+UNIMPLEMENTED = {"bincount", "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve", "unique", "unique_consecutive"}

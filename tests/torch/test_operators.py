@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from deviations import UNIMPLEMENTED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,11 +48,15 @@ def reports(tmp_path_factory):
     return {name: json.loads((folder / f"{index}.json").read_text()) for index, name in enumerate(SWEEPS)}
 
 
+def is_unimplemented(operator, result):
+    return operator in UNIMPLEMENTED and all("NotImplementedError" in problem for problem in result["problems"])
+
+
 @pytest.mark.parametrize("name", SWEEPS)
 def test_operators(reports, name):
     totals = reports[name]["totals"].values()
     failing = {f"{operator} {dtype}": result["problems"] for dtype, operators in reports[name]["operators"].items()
-               for operator, result in operators.items() if result["failing"]}
+               for operator, result in operators.items() if result["failing"] and not is_unimplemented(operator, result)}
     assert not failing
     assert sum(total["executed"] for total in totals) >= SWEEPS[name][1]
 
