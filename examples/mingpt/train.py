@@ -14,7 +14,7 @@ import time
 import torch
 from model import GPT, Config
 
-BUDGETS = {"demo": dict(steps=700, compare=50), "test": dict(steps=60, compare=20)}
+BUDGETS = {"demo": dict(steps=1200, compare=50), "test": dict(steps=60, compare=20)}
 
 
 def read_text(path: str | None, limit: int = 2_000_000) -> str:

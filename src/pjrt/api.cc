@@ -130,7 +130,7 @@ Status check_complete(const std::string& path) {
     end = std::max<uint64_t>(end, segment.p_offset + segment.p_filesz);
   }
   if (failure || end <= size) return {};
-  return {Code::kNotFound, "the PJRT plugin " + path + " is cut short: install it again"};
+  return {Code::kNotFound, "cannot load the PJRT plugin " + path + ": the file is cut short"};
 }
 
 }  // namespace
