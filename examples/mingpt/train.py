@@ -2,7 +2,7 @@
 
   python examples/mingpt/train.py                         # on "tpu"
   python examples/mingpt/train.py --device cpu --text FILE --steps 500
-  python examples/mingpt/train.py --resume run.pt         # continue, bit for bit
+  python examples/mingpt/train.py --resume run.pt         # continue a run saved by --checkpoint run.pt
 """
 
 import argparse
@@ -77,9 +77,16 @@ class Run:
         self.step += 1
         return loss.detach()
 
+    def random_state(self):
+        """States of the generators that dropout draws from."""
+        state = {"cpu": torch.get_rng_state()}
+        if self.device.startswith("tpu"):
+            state["tpu"] = torch.tpu.get_rng_state()
+        return state
+
     def save(self, path):
         torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step,
-                    "batches": self.batches.generator.get_state()}, path)
+                    "batches": self.batches.generator.get_state(), "random": self.random_state()}, path)
 
     def load(self, path):
         state = torch.load(path, map_location=self.device)
@@ -87,6 +94,9 @@ class Run:
         self.optimizer.load_state_dict(state["optimizer"])
         self.step = state["step"]
         self.batches.generator.set_state(state["batches"].cpu())
+        torch.set_rng_state(state["random"]["cpu"].cpu())
+        if self.device.startswith("tpu") and "tpu" in state["random"]:
+            torch.tpu.set_rng_state(state["random"]["tpu"])
 
 
 def largest_difference(losses, reference):
