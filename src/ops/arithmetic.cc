@@ -1,4 +1,5 @@
 // Sums, products, quotients, powers and their fused forms.
+#include "ops/indexing.h"
 #include "ops/pointwise.h"
 
 namespace torch_tpu::ops {
@@ -57,14 +58,6 @@ Value floor_quotient(const Value& a, const Value& b) {
   return select(equal(b, 0.0), ratio, select(equal(whole, 0.0), zero, nearest));
 }
 
-/// x in f32 with the precision of `dtype`: a round trip through the dtype could be optimised away.
-Value with_precision(const Value& x, DType dtype) {
-  if (compute_dtype(dtype) == dtype) return x;
-  const char* bits = dtype == DType::kF16 ? "exponent_bits = 5 : i32, mantissa_bits = 10 : i32"
-                                          : "exponent_bits = 8 : i32, mantissa_bits = 7 : i32";
-  return x.builder->emit_one("stablehlo.reduce_precision", {x}, x.type, bits);
-}
-
 Value rounded_quotient(const Lowering& op, const Value& a, const Value& b, const std::string& mode) {
   if (mode.empty()) return quotient(op, a, b);
   if (mode != "trunc" && mode != "floor") {
@@ -74,7 +67,7 @@ Value rounded_quotient(const Lowering& op, const Value& a, const Value& b, const
   return common_binary(op, a, b, [&](const Value& x, const Value& y) {
     if (mode == "floor") return floor_quotient(x, y);
     // torch truncates the rounded quotient.
-    return hlo::is_integer(x.dtype()) ? x / y : truncate(with_precision(x / y, dtype));
+    return hlo::is_integer(x.dtype()) ? x / y : truncate(rounded(x / y, dtype));
   });
 }
 

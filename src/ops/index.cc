@@ -12,6 +12,12 @@ std::string_view scalar_type_name(DType dtype) {
       return "Bool";
     case DType::kU8:
       return "Byte";
+    case DType::kU16:
+      return "UInt16";
+    case DType::kU32:
+      return "UInt32";
+    case DType::kU64:
+      return "UInt64";
     case DType::kS8:
       return "Char";
     case DType::kS16:

@@ -82,8 +82,10 @@ ops::CallPtr intern_call(ops::Call call) {
   return table.calls.emplace(shared->hash, std::move(shared)).first->second;
 }
 
-engine::TensorPtr record_internal(std::string_view op, std::initializer_list<engine::TensorPtr> inputs,
-                                  std::vector<ops::Arg> args) {
+namespace {
+
+engine::TensorPtr record_on(engine::Queue& queue, std::string_view op,
+                            std::initializer_list<engine::TensorPtr> inputs, std::vector<ops::Arg> args) {
   ops::Call call;
   call.op = ops::find_op(op);
   TORCH_INTERNAL_ASSERT(call.op != nullptr, "internal operator ", op, " is missing");
@@ -96,8 +98,19 @@ engine::TensorPtr record_internal(std::string_view op, std::initializer_list<eng
     call.args = std::move(args);
     shared = intern_call(std::move(call));
   }
-  engine::Queue& queue = inputs.size() > 0 ? inputs.begin()[0]->queue() : queue_of(current_device());
   return value_or_raise(queue.record(shared, {inputs.begin(), inputs.size()}, {}))[0];
+}
+
+// What a storage that nothing was written to reads as.
+engine::TensorPtr record_zeros(int device_index, std::span<const int64_t> sizes, hlo::DType dtype) {
+  return record_on(queue_of(device_index), "tpu::zeros", {}, {as_list(sizes), dtype});
+}
+
+}  // namespace
+
+engine::TensorPtr record_internal(std::string_view op, std::initializer_list<engine::TensorPtr> inputs,
+                                  std::vector<ops::Arg> args) {
+  return record_on(inputs.begin()[0]->queue(), op, inputs, std::move(args));
 }
 
 engine::TensorPtr record_flatten(const engine::TensorPtr& value, const hlo::Layout& layout, int64_t count,
@@ -129,13 +142,7 @@ engine::TensorPtr read_stored(const at::Tensor& tensor) {
   const StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
   const hlo::Layout layout = layout_of(tensor);
   const hlo::DType dtype = to_hlo(tensor.scalar_type());
-  if (content.value == nullptr) {
-    const int previous = current_device();
-    set_current_device_unchecked(content.device_index);
-    auto zeros = record_internal("tpu::zeros", {}, {as_list(layout.sizes), dtype});
-    set_current_device_unchecked(previous);
-    return zeros;
-  }
+  if (content.value == nullptr) return record_zeros(content.device_index, layout.sizes, dtype);
   if (content.value->type.dtype == dtype && same_layout(content.layout, layout)) return content.value;
   return record_internal("tpu::strided_read", {content.value},
                          {ops::TensorArg{0}, as_list(content.layout.strides), as_list(layout.sizes),
@@ -167,10 +174,7 @@ void write(const at::Tensor& tensor, engine::TensorPtr value) {
     const hlo::DType dtype = bytes % tensor.element_size() == 0 ? value->type.dtype : hlo::DType::kU8;
     const int64_t count = bytes / hlo::byte_size(dtype);
     content.layout = hlo::Layout::contiguous(hlo::Dims{count});
-    const int previous = current_device();
-    set_current_device_unchecked(content.device_index);
-    content.value = record_internal("tpu::zeros", {}, {std::vector<int64_t>{count}, dtype});
-    set_current_device_unchecked(previous);
+    content.value = record_zeros(content.device_index, hlo::Dims{count}, dtype);
   }
   content.value = record_internal("tpu::strided_write", {content.value, value},
                                   {ops::TensorArg{0}, ops::TensorArg{1}, as_list(content.layout.strides),

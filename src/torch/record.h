@@ -39,7 +39,8 @@ ops::CallPtr find_call(const Hash128& hash);
 /// Infers the result types of `call`, whose hash is set, and memoises it. Raises what the op refuses.
 ops::CallPtr intern_call(ops::Call call);
 
-/// Records an internal operator ("tpu::...") with structural arguments only; TensorArg i is inputs[i].
+/// Records an operator with structural arguments only on the device of its inputs (at least one);
+/// TensorArg i is inputs[i].
 engine::TensorPtr record_internal(std::string_view op, std::initializer_list<engine::TensorPtr> inputs,
                                   std::vector<ops::Arg> args);
 
