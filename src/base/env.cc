@@ -23,10 +23,13 @@ const Variable kCutWindow{"TORCH_TPU_CUT_WINDOW", "512",
                           "The most ops a fused program holds; smaller compiles sooner, larger fuses more."};
 const Variable kMemoryLimit{"TORCH_TPU_MEMORY_LIMIT_BYTES", "0",
                             "Device memory in bytes; 0 takes what the device or the machine has."};
+const Variable kCheckValues{"TORCH_TPU_CHECK_VALUES", "0",
+                            "1 checks run-time values on a TPU too: indices in range, divisors not zero. "
+                            "The XLA:CPU platform always does."};
 
 std::span<const Variable* const> table() {
-  static constexpr std::array kTable{&kPlugin, &kCpuDevices, &kLocalWorldSize, &kMode,
-                                     &kDebug,  &kFallback,   &kCutWindow,      &kMemoryLimit};
+  static constexpr std::array kTable{&kPlugin,   &kCpuDevices, &kLocalWorldSize, &kMode,       &kDebug,
+                                     &kFallback, &kCutWindow,  &kMemoryLimit,    &kCheckValues};
   return kTable;
 }
 

@@ -22,6 +22,7 @@ extern const Variable kDebug;           // TORCH_TPU_DEBUG
 extern const Variable kFallback;        // TORCH_TPU_FALLBACK
 extern const Variable kCutWindow;       // TORCH_TPU_CUT_WINDOW
 extern const Variable kMemoryLimit;     // TORCH_TPU_MEMORY_LIMIT_BYTES
+extern const Variable kCheckValues;     // TORCH_TPU_CHECK_VALUES
 
 /// All rows, in the order in which the documentation prints them.
 std::span<const Variable* const> table();

@@ -6,6 +6,7 @@
 
 #include "base/env.h"
 #include "engine/counters.h"
+#include "engine/program.h"
 #include "ops/op.h"
 
 namespace torch_tpu::engine {
@@ -50,18 +51,6 @@ Mode mode() { return mode_storage(); }
 void set_mode(Mode mode) { mode_storage() = mode; }
 void set_source_line(SourceLine function) { source_line = function; }
 
-struct Queue::Program {
-  size_t count = 0;               // leading nodes of the graph
-  size_t outputs_end = 0;         // their results
-  std::vector<uint32_t> results;  // results that somebody still wants
-  std::vector<uint8_t> needed;    // per node: a wanted result depends on it
-  std::vector<uint32_t> leaves;   // inputs that needed nodes use
-  std::vector<uint8_t> donate;    // parallel to leaves
-  std::vector<int32_t> failed;    // per output: the failed leaf behind it or -1; empty when no leaf failed
-  Hash128 key;
-  std::vector<std::shared_ptr<pjrt::Buffer>> buffers;  // parallel to results, after run()
-};
-
 Tensor::~Tensor() {
   // Without a look at output_: another thread may be settling this tensor right now.
   if (!pjrt::forked_after_use()) queue_->forget(*this);
@@ -72,6 +61,7 @@ Queue::Queue(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& cache, i
       cache_(cache),
       device_index_(device_index),
       memory_limit_bytes_(capacity_of(client_->devices()[device_index])),
+      checks_values_(client_->platform() == pjrt::Platform::kCpu || env::flag(env::kCheckValues)),
       cut_(static_cast<size_t>(std::max<int64_t>(1, env::integer(env::kCutWindow))), kPendingByteLimit) {}
 
 Status Queue::check_capacity(int64_t bytes) const {
@@ -148,6 +138,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
   }
   cut_.reset();  // it knows of ops that the fused mode left pending
   RETURN_IF_ERROR(flush_locked(graph_.nodes.size()));
+  RETURN_IF_ERROR(take_broken_check());
   if (mode() == Mode::kBlocking) {
     for (const TensorPtr& result : results) RETURN_IF_ERROR(result->buffer_->await());
   }
@@ -166,6 +157,7 @@ Result<std::shared_ptr<pjrt::Buffer>> Queue::materialize(const TensorPtr& tensor
     cut_.reset();
     (void)flush_locked(graph_.nodes.size());  // the tensor itself carries its error
   }
+  RETURN_IF_ERROR(take_broken_check());
   if (!tensor->error_.ok()) return tensor->error_;
   return tensor->buffer_;
 }
@@ -184,6 +176,7 @@ Status Queue::synchronize() {
     (void)flush_locked(graph_.nodes.size());
     last = last_result_;
     if (!first_error_.ok()) return std::exchange(first_error_, Status());
+    RETURN_IF_ERROR(take_broken_check());
   }
   return last ? last->await() : Status();
 }
@@ -192,141 +185,6 @@ void Queue::forget(Tensor& tensor) {
   const std::lock_guard lock(mutex_);
   if (tensor.output_ >= 0) graph_.outputs[tensor.output_] = nullptr;
   if (tensor.leaf_epoch_ == epoch_) graph_.leaves[tensor.leaf_].tensor = nullptr;
-}
-
-Queue::Program Queue::plan(size_t count) {
-  Program program;
-  program.count = count;
-  const size_t total = graph_.nodes.size();
-  program.outputs_end = count == total ? graph_.outputs.size() : graph_.nodes[count].first_output;
-  const size_t references_end =
-      count == total ? graph_.references.size() : graph_.nodes[count].first_reference;
-
-  // What needs an input that could not be computed fails with it; the rest runs.
-  const auto has_failed = [](const Leaf& leaf) { return !leaf.error.ok(); };
-  if (std::any_of(graph_.leaves.begin(), graph_.leaves.end(), has_failed)) {
-    program.failed.assign(program.outputs_end, -1);
-    for (size_t i = 0; i < count; ++i) {
-      const Node& node = graph_.nodes[i];
-      int32_t cause = -1;
-      for (size_t k = 0; k < node.call->inputs.size(); ++k) {
-        const Reference reference = graph_.references[node.first_reference + k];
-        if (reference >= 0) cause = std::max(cause, program.failed[reference]);
-        if (reference < 0 && has_failed(graph_.leaves[-1 - reference])) cause = -1 - reference;
-      }
-      std::fill_n(program.failed.begin() + node.first_output, node.call->outputs.size(), cause);
-    }
-  }
-
-  std::vector<uint8_t> wanted(program.outputs_end);
-  for (size_t i = 0; i < program.outputs_end; ++i) wanted[i] = graph_.outputs[i] != nullptr;
-  std::vector<uint8_t> leaf_needed_later(graph_.leaves.size());
-  for (size_t i = references_end; i < graph_.references.size(); ++i) {
-    const Reference reference = graph_.references[i];
-    if (reference < 0) leaf_needed_later[-1 - reference] = 1;
-    if (reference >= 0 && static_cast<size_t>(reference) < program.outputs_end) wanted[reference] = 1;
-  }
-  for (size_t i = 0; i < program.outputs_end; ++i) {
-    if (!program.failed.empty() && program.failed[i] >= 0) wanted[i] = 0;
-    if (wanted[i]) program.results.push_back(static_cast<uint32_t>(i));
-  }
-
-  // Backwards: a node is needed when one of its results is wanted or feeds a needed node.
-  program.needed.assign(count, 0);
-  std::vector<uint8_t> leaf_needed(graph_.leaves.size());
-  for (size_t i = count; i-- > 0;) {
-    const Node& node = graph_.nodes[i];
-    const size_t last_output = i + 1 < total ? graph_.nodes[i + 1].first_output : graph_.outputs.size();
-    for (size_t k = node.first_output; k < last_output; ++k) program.needed[i] |= wanted[k];
-    if (!program.needed[i]) continue;
-    for (size_t k = 0; k < node.call->inputs.size(); ++k) {
-      const Reference reference = graph_.references[node.first_reference + k];
-      if (reference < 0) {
-        leaf_needed[-1 - reference] = 1;
-      } else {
-        wanted[reference] = 1;
-      }
-    }
-  }
-
-  program.key = count > 0 ? graph_.nodes[count - 1].hash : Hash128();
-  for (const uint32_t result : program.results) program.key.append(uint64_t{result});
-  for (size_t i = 0; i < leaf_needed.size(); ++i) {
-    if (!leaf_needed[i]) continue;
-    const Leaf& leaf = graph_.leaves[i];
-    // Only this graph still holds the buffer: its memory may become a result.
-    const bool donate = leaf.buffer != nullptr && leaf.buffer.use_count() == 1 && !leaf_needed_later[i];
-    program.leaves.push_back(static_cast<uint32_t>(i));
-    program.donate.push_back(donate);
-    program.key.append(uint64_t{donate});
-  }
-  return program;
-}
-
-Result<std::string> Queue::emit(const Program& program) const {
-  hlo::Builder builder;
-  hlo::Values leaves(graph_.leaves.size());
-  for (size_t i = 0; i < program.leaves.size(); ++i) {
-    const uint32_t leaf = program.leaves[i];
-    leaves[leaf] = builder.parameter(graph_.leaves[leaf].buffer->type(), program.donate[i] != 0);
-  }
-  int64_t integers = 0;
-  int64_t floats = 0;
-  for (size_t i = 0; i < program.count; ++i) {
-    if (!program.needed[i]) continue;
-    const ops::Call& call = *graph_.nodes[i].call;
-    for (const ops::ScalarSlot& slot : call.scalars) (slot.is_integer() ? integers : floats) += slot.words();
-    if (call.op->traits.random) integers += 2;
-  }
-  const hlo::DType float_dtype =
-      client_->platform() == pjrt::Platform::kTpu ? hlo::DType::kF32 : hlo::DType::kF64;
-  hlo::Value packed_integers;
-  hlo::Value packed_floats;
-  if (integers > 0) packed_integers = builder.parameter({hlo::DType::kS64, {integers}});
-  if (floats > 0) packed_floats = builder.parameter({float_dtype, {floats}});
-  int64_t next_integer = 0;
-  int64_t next_float = 0;
-  const auto unpack = [](const hlo::Value& packed, int64_t& next) {
-    const int64_t position = next++;
-    return hlo::reshape(hlo::slice_dim(packed, 0, position, position + 1), hlo::Dims{});
-  };
-
-  hlo::Values outputs(program.outputs_end);
-  for (size_t i = 0; i < program.count; ++i) {
-    if (!program.needed[i]) continue;
-    const Node& node = graph_.nodes[i];
-    const ops::Call& call = *node.call;
-    builder.comment(call.op->name + (graph_.sources[i].empty() ? "" : "  " + graph_.sources[i]));
-    hlo::Values inputs;
-    for (size_t k = 0; k < call.inputs.size(); ++k) {
-      const Reference reference = graph_.references[node.first_reference + k];
-      inputs.push_back(reference < 0 ? leaves[-1 - reference] : outputs[reference]);
-    }
-    hlo::Values scalars;
-    for (const ops::ScalarSlot& slot : call.scalars) {
-      hlo::Value scalar = unpack(slot.is_integer() ? packed_integers : packed_floats,
-                                 slot.is_integer() ? next_integer : next_float);
-      if (slot.words() == 2) scalar = hlo::complex(scalar, unpack(packed_floats, next_float));
-      scalars.push_back(hlo::convert(scalar, slot.dtype));
-    }
-    hlo::Value seed;
-    hlo::Value offset;
-    if (call.op->traits.random) {
-      seed = unpack(packed_integers, next_integer);
-      offset = unpack(packed_integers, next_integer);
-    }
-    ASSIGN_OR_RETURN(const hlo::Values results, ops::lower(builder, call, inputs, scalars, seed, offset));
-    for (size_t k = 0; k < results.size(); ++k) {
-      if (!(results[k].type == call.outputs[k])) {
-        return internal_error("the lowering of " + call.op->name + " gave " + results[k].type.text() +
-                              " after it announced " + call.outputs[k].text());
-      }
-      outputs[node.first_output + k] = results[k];
-    }
-  }
-  hlo::Values results;
-  for (const uint32_t result : program.results) results.push_back(outputs[result]);
-  return builder.module(results);
 }
 
 Result<std::shared_ptr<pjrt::Executable>> Queue::executable_for(const Program& program) {
@@ -415,8 +273,33 @@ Status Queue::run(Program& program) {
   ++counters().programs_run;
   for (const uint8_t flag : program.donate) counters().donated_buffers += flag;
   ASSIGN_OR_RETURN(program.buffers, executable->execute(arguments, donate, device_index_));
+  if (program.buffers.size() > program.results.size()) {
+    RETURN_IF_ERROR(read_checks(program, *program.buffers.back()));
+    program.buffers.pop_back();
+  }
   if (client_->platform() != pjrt::Platform::kCpu && !program.buffers.empty())
     last_result_ = program.buffers.back();
+  return {};
+}
+
+Status Queue::read_checks(const Program& program, const pjrt::Buffer& offenders) {
+  std::vector<int64_t> numbers(static_cast<size_t>(offenders.type().elements()));
+  RETURN_IF_ERROR(offenders.copy_to_host(numbers.data()));
+  auto number = numbers.begin();
+  for (size_t i = 0; i < program.count; ++i) {
+    if (!program.needed[i]) continue;
+    const ops::Call& call = *graph_.nodes[i].call;
+    for (const ops::Check& check : call.checks) {
+      const int64_t offender = *number++;
+      if (offender == ops::kNoOffender || !broken_check_.ok()) continue;
+      std::string message = check.message;
+      if (const size_t place = message.find("{}"); place != std::string::npos) {
+        message.replace(place, 2, std::to_string(offender));
+      }
+      message += " (" + call.op->name + (graph_.sources[i].empty() ? "" : ", " + graph_.sources[i]) + ")";
+      broken_check_ = Status(check.code, std::move(message));
+    }
+  }
   return {};
 }
 
@@ -484,7 +367,8 @@ Status Queue::flush_locked(size_t count) {
   if (count == 0) return {};
   Program program = plan(count);
   Status status;
-  if (!program.results.empty()) {
+  const auto is_needed = [](uint8_t needed) { return needed != 0; };
+  if (std::any_of(program.needed.begin(), program.needed.end(), is_needed)) {
     status = run(program);
     if (!status.ok() && first_error_.ok()) first_error_ = status;
   }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -43,7 +44,7 @@ class Queue {
 
   /// Records `call` on `inputs` (parallel to call->inputs; tensors of this queue). `words` holds the
   /// run-time numbers: one word per scalar (two for complex), then seed and offset for random ops.
-  /// In fused mode errors of execution show up at the next host read.
+  /// In fused mode errors of execution, and broken checks of values, show up at the next host read.
   Result<std::vector<TensorPtr>> record(const ops::CallPtr& call, std::span<const TensorPtr> inputs,
                                         std::span<const uint64_t> words);
 
@@ -104,18 +105,22 @@ class Queue {
   Result<std::shared_ptr<pjrt::Executable>> executable_for(const Program& program);
   Result<std::string> emit(const Program& program) const;
   Result<std::vector<std::shared_ptr<pjrt::Buffer>>> pack_words(const Program& program) const;
+  Status read_checks(const Program& program, const pjrt::Buffer& offenders);
+  Status take_broken_check() { return std::exchange(broken_check_, Status()); }
   void settle(Program& program, const Status& status);
 
   const std::shared_ptr<pjrt::Client> client_;
   cache::ProgramCache& cache_;
   const int device_index_;
   const int64_t memory_limit_bytes_;
+  const bool checks_values_;
 
   std::mutex mutex_;
   Graph graph_;
   uint64_t epoch_ = 1;
   CutRule cut_;
   Status first_error_;
+  Status broken_check_;  // an assertion about values that a program found broken; raised once
   std::shared_ptr<pjrt::Buffer> last_result_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/status.h"
 #include "hlo/types.h"
 
 namespace torch_tpu::ops {
@@ -44,6 +45,13 @@ struct ScalarSlot {
   int words() const { return hlo::is_complex(dtype) ? 2 : 1; }
 };
 
+/// What an op asserts about run-time values (Lowering::check): the error when it does not hold. "{}" in
+/// the message stands for the number that breaks it.
+struct Check {
+  Code code;
+  std::string message;
+};
+
 /// Results and side information of a lowering that ran once.
 struct Call {
   const Op* op = nullptr;
@@ -60,6 +68,8 @@ struct Call {
   std::vector<bool> returned;
   /// 64-bit blocks of random bits that the call draws from its generator; filled by infer().
   int64_t random_blocks = 0;
+  /// The op's assertions about run-time values, in the order of Lowered::offenders; filled by infer().
+  std::vector<Check> checks;
 
   /// Words that the scalars of one call take in the engine's packed parameters.
   int scalar_words() const {

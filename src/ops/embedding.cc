@@ -1,6 +1,7 @@
 // Table lookups: embedding, embedding_bag and their gradients.
 #include "ops/indexing.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -36,7 +37,12 @@ Value table_gradient(Lowering& op, const Value& grad, const Value& index, int64_
 
 }  // namespace
 
-OP("aten::embedding") { return {take_slices(op.tensor(0), 0, op.tensor(1))}; }
+OP("aten::embedding") {
+  const Value table = op.tensor(0);
+  const Value index = op.tensor(1);
+  check_range(op, index, 0, table.dim(0), Code::kIndexError, "index out of range in self: {}");
+  return {take_slices(table, 0, index)};
+}
 
 OP("aten::embedding_dense_backward") {
   const Value grad = op.tensor(0);

@@ -203,6 +203,21 @@ Value Lowering::random_bits(int64_t count) {
   return hlo::slice_dim(all, 0, 0, count);
 }
 
+void Lowering::check(const Value& bad, const Value& values, Code code, std::string message) {
+  const Value none = builder_.splat(kNoOffender, {DType::kS64, {}});
+  // The number that stands for "none" cannot be an offender; the one above it tells as much.
+  const Value numbers = maximum(hlo::convert(values, DType::kS64), none + 1.0);
+  const Value marked = select(bad, numbers, none);
+  Dims dims;
+  for (int64_t dim = 0; dim < marked.rank(); ++dim) dims.push_back(dim);
+  offenders_.push_back(hlo::reduce(marked, hlo::Reduction::kMax, dims));
+  checks_.push_back({code, std::move(message)});
+}
+
+void Lowering::check(const Value& bad, Code code, std::string message) {
+  check(bad, builder_.splat(int64_t{0}, {DType::kS64, {}}), code, std::move(message));
+}
+
 namespace {
 
 Result<Values> run(Lowering& lowering, const Op& op) {
@@ -217,13 +232,13 @@ Result<Values> run(Lowering& lowering, const Op& op) {
 
 }  // namespace
 
-Result<Values> lower(Builder& builder, const Call& call, const Values& inputs, const Values& scalars,
-                     Value seed, Value offset) {
+Result<Lowered> lower(Builder& builder, const Call& call, const Values& inputs, const Values& scalars,
+                      Value seed, Value offset) {
   Lowering lowering(builder, call, inputs, scalars, seed, offset);
   ASSIGN_OR_RETURN(Values results, run(lowering, *call.op));
   std::erase_if(results, [](const Value& result) { return result.builder == nullptr; });
   for (Value& result : results) result.wrapped = false;  // a result is a tensor, whatever it was made of
-  return results;
+  return Lowered{std::move(results), lowering.offenders()};
 }
 
 Status infer(Call& call) {
@@ -243,6 +258,7 @@ Status infer(Call& call) {
     if (result) call.outputs.push_back(result.type);
   }
   call.random_blocks = lowering.random_blocks();
+  call.checks = lowering.checks();
   return {};
 }
 

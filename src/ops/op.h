@@ -12,6 +12,7 @@
 #pragma once
 
 #include <complex>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,9 @@ struct Traits {
   /// Schema positions of tensors (or tensor lists) that the op changes although its schema does not
   /// return them: the results past the schema's returns are written into them, in order.
   std::vector<int> writes = {};
+  /// An out= or in-place form may share no memory with the inputs, not even all of it: the results read
+  /// elements at other places (gather, cat, matmul).
+  bool distinct = false;
 };
 
 class Lowering;
@@ -122,6 +126,15 @@ class Lowering {
   /// Blocks drawn so far by this lowering.
   int64_t random_blocks() const { return random_blocks_; }
 
+  /// Asserts that no element of `bad` (pred) is set; the error is raised at the next host read, with one
+  /// of the integers of `values` (dimensions of `bad`) that are bad in the place of "{}". Not inside
+  /// regions. The CPU platform always checks, a TPU on request (TORCH_TPU_CHECK_VALUES).
+  void check(const Value& bad, const Value& values, Code code, std::string message);
+  void check(const Value& bad, Code code, std::string message);
+  const std::vector<Check>& checks() const { return checks_; }
+  /// One rank-0 s64 per check: kNoOffender when it holds, an offending number when not.
+  const Values& offenders() const { return offenders_; }
+
  private:
   Builder& builder_;
   const Call& call_;
@@ -129,13 +142,23 @@ class Lowering {
   const Values& scalars_;
   Value seed_, offset_;
   int64_t random_blocks_ = 0;
+  std::vector<Check> checks_;
+  Values offenders_;
 };
 
-/// Runs the lowering inside `builder`; the existing results only (parallel to call.outputs). The
-/// Status carries what the op refused.
-Result<Values> lower(Builder& builder, const Call& call, const Values& inputs, const Values& scalars,
-                     Value seed = {}, Value offset = {});
-/// Runs the lowering in a scratch builder to fill call.outputs and call.random_blocks.
+inline constexpr int64_t kNoOffender = std::numeric_limits<int64_t>::min();
+
+/// What a lowering made: the existing results only (parallel to call.outputs), and the outcomes of its
+/// checks (parallel to call.checks).
+struct Lowered {
+  Values results;
+  Values offenders;
+};
+
+/// Runs the lowering inside `builder`. The Status carries what the op refused.
+Result<Lowered> lower(Builder& builder, const Call& call, const Values& inputs, const Values& scalars,
+                      Value seed = {}, Value offset = {});
+/// Runs the lowering in a scratch builder to fill call.outputs, call.random_blocks and call.checks.
 Status infer(Call& call);
 
 struct Registrar {

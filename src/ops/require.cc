@@ -29,4 +29,25 @@ void require_elements(const Lowering& op, const Value& x, int64_t dim, std::stri
                                  " to have non-zero size.");
 }
 
+void check_range(Lowering& op, const Value& index, int64_t low, int64_t high, Code code,
+                 const std::string& message) {
+  if (index.type.elements() == 0) return;
+  const Value wide = hlo::convert(index, DType::kS64);
+  const auto bound = [&](int64_t number) { return op.builder().splat(number, {DType::kS64, {}}); };
+  const Value bad =
+      compare(hlo::Compare::kLt, wide, bound(low)) | compare(hlo::Compare::kGe, wide, bound(high));
+  op.check(bad, wide, code, message);
+}
+
+void check_indices(Lowering& op, const Value& index, int64_t dim, int64_t size, bool wraps, Code code) {
+  check_range(op, index, wraps ? -size : 0, size, code,
+              "index {} is out of bounds for dimension " + std::to_string(dim) + " with size " +
+                  std::to_string(size));
+}
+
+void check_divisor(Lowering& op, const Value& divisor) {
+  if (!hlo::is_integer(divisor.dtype()) || divisor.type.elements() == 0) return;
+  op.check(compare(hlo::Compare::kEq, divisor, 0.0), Code::kInvalidArgument, "ZeroDivisionError");
+}
+
 }  // namespace torch_tpu::ops

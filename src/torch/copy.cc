@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 
 #include "engine/counters.h"
 #include "torch/device.h"
@@ -66,6 +67,7 @@ at::Tensor& copy_into(at::Tensor& self, const at::Tensor& source, bool) {
   }
   TORCH_CHECK(at::is_expandable_to(source.sizes(), self.sizes()), "The size of tensor a ", self.sizes(),
               " must match the size of tensor b ", source.sizes(), " to copy");
+  if (is_tpu(self) && is_tpu(source)) at::assert_no_partial_overlap(self, source);
   if (!is_tpu(self)) {
     copy_to_cpu(self, source);
     return self;

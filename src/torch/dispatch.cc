@@ -14,6 +14,7 @@
 #include "torch/error.h"
 #include "torch/generator.h"
 #include "torch/meta.h"
+#include "torch/overlap.h"
 #include "torch/record.h"
 
 namespace at::native {
@@ -404,6 +405,7 @@ void assign_all(const Binding& binding, const std::vector<int>& positions, const
 void run_binding(const Binding& binding, torch::jit::Stack& stack) {
   const size_t count = binding.arguments.size();
   c10::IValue* values = stack.data() + stack.size() - count;
+  if (!binding.writes_before.empty()) check_overlap(binding, values);
   if (binding.expands_masks) expand_index_masks(binding, values);
   Arguments arguments(binding, values);
   const Plan& plan = plan_for(binding, arguments, values);

@@ -1,0 +1,79 @@
+// The StableHLO of a program.
+#include "engine/program.h"
+#include "ops/op.h"
+
+namespace torch_tpu::engine {
+
+Result<std::string> Queue::emit(const Program& program) const {
+  hlo::Builder builder;
+  hlo::Values leaves(graph_.leaves.size());
+  for (size_t i = 0; i < program.leaves.size(); ++i) {
+    const uint32_t leaf = program.leaves[i];
+    leaves[leaf] = builder.parameter(graph_.leaves[leaf].buffer->type(), program.donate[i] != 0);
+  }
+  int64_t integers = 0;
+  int64_t floats = 0;
+  for (size_t i = 0; i < program.count; ++i) {
+    if (!program.needed[i]) continue;
+    const ops::Call& call = *graph_.nodes[i].call;
+    for (const ops::ScalarSlot& slot : call.scalars) (slot.is_integer() ? integers : floats) += slot.words();
+    if (call.op->traits.random) integers += 2;
+  }
+  const hlo::DType float_dtype =
+      client_->platform() == pjrt::Platform::kTpu ? hlo::DType::kF32 : hlo::DType::kF64;
+  hlo::Value packed_integers;
+  hlo::Value packed_floats;
+  if (integers > 0) packed_integers = builder.parameter({hlo::DType::kS64, {integers}});
+  if (floats > 0) packed_floats = builder.parameter({float_dtype, {floats}});
+  int64_t next_integer = 0;
+  int64_t next_float = 0;
+  const auto unpack = [](const hlo::Value& packed, int64_t& next) {
+    const int64_t position = next++;
+    return hlo::reshape(hlo::slice_dim(packed, 0, position, position + 1), hlo::Dims{});
+  };
+
+  hlo::Values outputs(program.outputs_end);
+  hlo::Values offenders;
+  for (size_t i = 0; i < program.count; ++i) {
+    if (!program.needed[i]) continue;
+    const Node& node = graph_.nodes[i];
+    const ops::Call& call = *node.call;
+    builder.comment(call.op->name + (graph_.sources[i].empty() ? "" : "  " + graph_.sources[i]));
+    hlo::Values inputs;
+    for (size_t k = 0; k < call.inputs.size(); ++k) {
+      const Reference reference = graph_.references[node.first_reference + k];
+      inputs.push_back(reference < 0 ? leaves[-1 - reference] : outputs[reference]);
+    }
+    hlo::Values scalars;
+    for (const ops::ScalarSlot& slot : call.scalars) {
+      hlo::Value scalar = unpack(slot.is_integer() ? packed_integers : packed_floats,
+                                 slot.is_integer() ? next_integer : next_float);
+      if (slot.words() == 2) scalar = hlo::complex(scalar, unpack(packed_floats, next_float));
+      scalars.push_back(hlo::convert(scalar, slot.dtype));
+    }
+    hlo::Value seed;
+    hlo::Value offset;
+    if (call.op->traits.random) {
+      seed = unpack(packed_integers, next_integer);
+      offset = unpack(packed_integers, next_integer);
+    }
+    ASSIGN_OR_RETURN(const ops::Lowered lowered, ops::lower(builder, call, inputs, scalars, seed, offset));
+    const hlo::Values& results = lowered.results;
+    for (const hlo::Value& offender : lowered.offenders) {
+      offenders.push_back(hlo::reshape(offender, hlo::Dims{1}));
+    }
+    for (size_t k = 0; k < results.size(); ++k) {
+      if (!(results[k].type == call.outputs[k])) {
+        return internal_error("the lowering of " + call.op->name + " gave " + results[k].type.text() +
+                              " after it announced " + call.outputs[k].text());
+      }
+      outputs[node.first_output + k] = results[k];
+    }
+  }
+  hlo::Values results;
+  for (const uint32_t result : program.results) results.push_back(outputs[result]);
+  if (checks_values_ && !offenders.empty()) results.push_back(hlo::concatenate(offenders, 0));
+  return builder.module(results);
+}
+
+}  // namespace torch_tpu::engine
