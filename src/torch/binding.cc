@@ -67,6 +67,12 @@ bool contains(const std::vector<int>& positions, int position) {
   return std::find(positions.begin(), positions.end(), position) != positions.end();
 }
 
+std::optional<c10::OperatorHandle> own_operator(const ops::Op& op) {
+  const size_t dot = op.name.find('.');
+  const std::string overload = dot == std::string::npos ? "" : op.name.substr(dot + 1);
+  return c10::Dispatcher::singleton().findSchema({op.name.substr(0, dot), overload});
+}
+
 }  // namespace
 
 bool is_variant(const c10::FunctionSchema& functional, const c10::FunctionSchema& variant) {
@@ -102,6 +108,7 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
       op.name == schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
   const auto outs =
       std::count_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.is_out(); });
+  if (!own_schema) binding.functional = own_operator(op);
   binding.op_arguments = static_cast<int>(own_schema ? arguments.size() : arguments.size() - outs);
   size_t next_written = 0;
   for (const c10::Argument& result : schema.returns()) {

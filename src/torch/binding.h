@@ -49,6 +49,10 @@ struct Binding {
   bool expands_masks = false;     // boolean index tensors become integer ones first
   mutable bool has_meta = false;  // ATen can check arguments and tell strides
   Hash128 identity;               // of the dispatcher's operator name
+  /// For an out= form: the operator without out=, when the dispatcher has it.
+  std::optional<c10::OperatorHandle> functional;
+
+  bool has_out() const { return !writes_before.empty() && arguments[writes_before[0]].is_out; }
 
   explicit Binding(c10::OperatorHandle handle) : handle(std::move(handle)) {}
 };

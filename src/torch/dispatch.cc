@@ -318,6 +318,7 @@ std::unique_ptr<Plan> make_plan(const Binding& binding, const Arguments& argumen
   ops::Call call = arguments.describe();
   plan->call = find_call(call.hash);
   if (plan->call == nullptr) plan->call = intern_call(std::move(call));
+  check_out_dtypes(binding, values, *plan->call);
 
   size_t output = 0;
   for (size_t i = 0; i < plan->call->returned.size(); ++i) {
@@ -325,13 +326,13 @@ std::unique_ptr<Plan> make_plan(const Binding& binding, const Arguments& argumen
     const hlo::Type& type = plan->call->outputs[output++];
     const hlo::Dims contiguous = hlo::contiguous_strides(type.dims);
     plan->strides.emplace_back(contiguous.begin(), contiguous.end());
-    if (!meta.has_value() || !binding.writes_before.empty() || i >= meta->size() || !(*meta)[i].defined)
-      continue;
+    const bool fresh = binding.writes_before.empty() || binding.has_out();
+    if (!meta.has_value() || !fresh || i >= meta->size() || !(*meta)[i].defined) continue;
     const MetaResult& expected = (*meta)[i];
     const hlo::Dims sizes(expected.sizes.begin(), expected.sizes.end());
-    TORCH_CHECK(type.dims == sizes && type.dtype == to_hlo(expected.dtype), "the lowering of ",
-                binding.op->name, " gives ", type.text(), " where ATen gives ",
-                hlo::Type{to_hlo(expected.dtype), sizes}.text());
+    const bool same_dtype = binding.has_out() || type.dtype == to_hlo(expected.dtype);
+    TORCH_CHECK(type.dims == sizes && same_dtype, "the lowering of ", binding.op->name, " gives ",
+                type.text(), " where ATen gives ", hlo::Type{to_hlo(expected.dtype), sizes}.text());
     const hlo::Layout layout{sizes, hlo::Dims(expected.strides.begin(), expected.strides.end()), 0};
     if (hlo::is_dense(layout)) plan->strides.back() = expected.strides;
   }
@@ -346,19 +347,28 @@ const Plan& plan_for(const Binding& binding, const Arguments& arguments, const c
     const std::shared_lock lock(table.mutex);
     if (const auto found = table.plans.find(key); found != table.plans.end()) return *found->second;
   }
-  auto plan = make_plan(binding, arguments, values);
+  std::unique_ptr<Plan> plan;
+  try {
+    plan = make_plan(binding, arguments, values);
+  } catch (...) {
+    // What the Meta kernel or the lowering says of a wrong call is not always what the CPU says.
+    raise_cpu_refusal(binding, values);
+    throw;
+  }
   const std::unique_lock lock(table.mutex);
   return *table.plans.emplace(key, std::move(plan)).first->second;
 }
 
-/// Gives `value` to a tensor that exists: in place, or as an out= argument.
-void assign(const at::Tensor& target, engine::TensorPtr value, bool is_out) {
-  if (is_out) {
-    at::native::resize_output(target, c10::IntArrayRef(value->type.dims.data(), value->type.dims.size()));
+/// Gives `value` to a tensor that exists: in place, or as an out= argument, which takes `strides` if it has
+/// another shape than the result.
+void assign(const at::Tensor& target, engine::TensorPtr value, bool is_out, c10::IntArrayRef strides) {
+  const c10::IntArrayRef sizes(value->type.dims.data(), value->type.dims.size());
+  if (is_out && at::native::resize_output(target, sizes)) {
+    target.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   }
   value = record_convert(value, to_hlo(target.scalar_type()));
-  const auto sizes = target.sizes();
-  write(target, record_broadcast(value, {sizes.data(), sizes.size()}));
+  const auto target_sizes = target.sizes();
+  write(target, record_broadcast(value, {target_sizes.data(), target_sizes.size()}));
 }
 
 /// Hands out the results of a call in order; a None result yields null.
@@ -372,9 +382,11 @@ class Results {
     if (at_end() || !plan_.call->returned[position_++]) return nullptr;
     return std::move(tensors_[output_++]);
   }
+  /// The strides that ATen gives what next() returned last.
+  const std::vector<int64_t>& strides() const { return plan_.strides[output_ - 1]; }
   at::Tensor next_tensor() {
     engine::TensorPtr value = next();
-    return value == nullptr ? at::Tensor() : make_tensor(std::move(value), plan_.strides[output_ - 1]);
+    return value == nullptr ? at::Tensor() : make_tensor(std::move(value), strides());
   }
 
  private:
@@ -391,11 +403,12 @@ void assign_all(const Binding& binding, const std::vector<int>& positions, const
     const c10::IValue& target = values[position];
     if (target.isList()) {
       for (const c10::IValue& element : target.toListRef()) {
-        if (auto value = results.next()) assign(element.toTensor(), std::move(value), is_out);
+        if (auto value = results.next())
+          assign(element.toTensor(), std::move(value), is_out, results.strides());
       }
     } else if (auto value = results.next();
                value != nullptr && target.isTensor() && target.toTensor().defined()) {
-      assign(target.toTensor(), std::move(value), is_out);
+      assign(target.toTensor(), std::move(value), is_out, results.strides());
     }
   }
 }

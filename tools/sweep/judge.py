@@ -1,0 +1,67 @@
+"""When two results are equal: torch.testing's limits, or the wider ones that an OpInfo asks for."""
+import torch
+from torch.testing._comparison import default_tolerances
+from torch.testing._internal.common_device_type import precisionOverride, toleranceOverride
+from torch.utils._pytree import tree_flatten, tree_map
+
+
+def tolerances(info, dtype):
+    """(rtol, atol) that an OpInfo or ModuleInfo asks for, of inputs of this dtype; (0, 0) where it asks for nothing."""
+    rtol = atol = 0.0
+    for decorator in info.decorators or ():
+        if getattr(decorator, "device_type", None) not in (None, "cpu", "cuda"):
+            continue
+        for override in getattr(decorator, "decorators", [decorator]):
+            if isinstance(override, toleranceOverride) and dtype in override.d:
+                rtol, atol = max(rtol, override.d[dtype].rtol), max(atol, override.d[dtype].atol)
+            elif isinstance(override, precisionOverride) and dtype in override.d:
+                atol = max(atol, override.d[dtype])
+    return rtol, atol
+
+
+def tensor_difference(a, b, asked, values):
+    """What differs between tensor `a` and what should equal it, or ''."""
+    if not isinstance(b, torch.Tensor):
+        return f"{b!r} instead of a tensor"
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return f"{b.dtype}{list(b.shape)} instead of {a.dtype}{list(a.shape)}"
+    if not values:
+        return ""
+    rtol, atol = default_tolerances(a.dtype)
+    if rtol > 0:
+        rtol, atol = max(rtol, asked[0]), max(atol, asked[1])
+    try:
+        torch.testing.assert_close(b, a, rtol=rtol, atol=atol, equal_nan=True)
+    except AssertionError as error:
+        return " ".join(str(error).split())[:300]
+    return ""
+
+
+def difference(expected, actual, asked=(0, 0), values=True):
+    """What differs between two trees of results, or ''; without `values`, in shapes and dtypes only."""
+    expected, actual = tree_flatten(expected)[0], tree_flatten(actual)[0]
+    if len(expected) != len(actual):
+        return f"{len(actual)} results instead of {len(expected)}"
+    for a, b in zip(expected, actual):
+        if isinstance(a, torch.Tensor):
+            if found := tensor_difference(a, b, asked, values):
+                return found
+        elif a != b and values:
+            return f"{b!r} instead of {a!r}"
+    return ""
+
+
+def in_double(sample, dtype):
+    """The sample in float64: the judge where the CPU's result and ours differ."""
+
+    def widen(value):
+        if isinstance(value, torch.Tensor) and value.dtype == dtype:
+            return value.detach().double().requires_grad_(value.requires_grad)
+        return value
+
+    return sample.transform(widen)
+
+
+def rounded(tree, dtype):
+    """A tree with its doubles rounded to `dtype`."""
+    return tree_map(lambda v: v.to(dtype) if isinstance(v, torch.Tensor) and v.dtype == torch.float64 else v, tree)

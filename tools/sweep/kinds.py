@@ -1,0 +1,282 @@
+"""The ways in which a sample of an operator is run on both devices and compared.
+
+Every kind is a function of (operator, dtype, how many samples) that yields (outcome, problem): outcome is "refused"
+(the CPU does not run it: not executed), "equal" or "failing".
+"""
+import contextlib
+import itertools
+
+import torch
+from torch.utils._pytree import tree_map
+
+from .judge import difference, in_double, rounded, tolerances
+from .transfer import DEVICE, arguments_on, copy_to, tensors_in, to_cpu
+
+UNINITIALISED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+CROSSES_DEVICES = {"to", "cpu"}  # their results are where they were asked to be
+
+
+@contextlib.contextmanager
+def seeded(seed):
+    """Random numbers of `seed`, also where the database seeds with a number of its own."""
+    original = torch.manual_seed
+    torch.manual_seed = lambda _: original(seed)
+    try:
+        original(seed)
+        yield
+    finally:
+        torch.manual_seed = original
+
+
+def weights_for(outputs):
+    """Cotangents that depend neither on the device nor, being quarters, on the dtype; None for outputs without a
+    gradient."""
+    generator = torch.Generator().manual_seed(7)
+
+    def draw(shape):
+        return torch.randint(-8, 9, shape, generator=generator) / 4
+
+    def weight(tensor):
+        real = draw(tensor.shape)
+        return (torch.complex(real, draw(tensor.shape)) if tensor.is_complex() else real).to(tensor.dtype)
+
+    return [weight(t) if t.requires_grad else None for t in outputs]
+
+
+def evaluate(op, sample, device, backward, seed=0):
+    """(the outputs, the gradients) of a sample, on the CPU."""
+    arguments = arguments_on(device, sample)
+    with seeded(seed):
+        result = op(arguments[0], *arguments[1], **arguments[2])
+    # The database's way to make results unique: eigenvectors, for one, have no sign.
+    result = sample.output_process_fn_grad(result)
+    gradients = []
+    if backward:
+        outputs = tensors_in(result)
+        pairs = [(t, w.to(device)) for t, w in zip(outputs, weights_for(outputs)) if w is not None]
+        inputs = [t for t in tensors_in(arguments) if t.requires_grad]
+        if pairs and inputs:
+            outputs, weights = zip(*pairs)
+            gradients = torch.autograd.grad(outputs, inputs, weights, allow_unused=True)
+    placed = {t.device.type for t in tensors_in((result, gradients)) if t.dim() > 0}
+    if placed - {device} and op.name not in CROSSES_DEVICES:
+        raise AssertionError(f"results are on {sorted(placed)}")
+    return to_cpu((result, list(gradients)))
+
+
+def sentence(error):
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
+
+def is_random(op, sample, expected):
+    """Whether results depend on the seed, so that only shapes and dtypes can be compared."""
+    return any(difference(expected, evaluate(op, sample, "cpu", False, seed)[0]) for seed in (1, 2))
+
+
+def compare(op, sample, dtype, backward):
+    """(outcome, problem) of one sample, forward and backward."""
+    try:
+        expected = evaluate(op, sample, "cpu", backward)
+    except Exception:  # noqa: BLE001  the CPU's refusal is not our subject
+        return "refused", ""
+    try:
+        actual = evaluate(op, sample, DEVICE, backward)
+    except Exception as error:  # noqa: BLE001  any exception is a finding
+        return "failing", sentence(error)
+    asked = tolerances(op, dtype)
+    values = op.name not in UNINITIALISED
+    found = difference(expected, actual, asked, values)
+    if found and values and is_random(op, sample, expected[0]):
+        values = False
+        found = difference(expected, actual, asked, values)
+    if found and values and dtype in (torch.float32, torch.bfloat16, torch.float16):
+        with contextlib.suppress(Exception):  # not every operator takes doubles
+            judged = rounded(evaluate(op, in_double(sample, dtype), "cpu", backward), dtype)
+            if not difference(judged, actual, asked):
+                return "equal", ""
+    if not found:
+        return "equal", ""
+    forward = difference(expected[0], actual[0], asked, values)
+    return "failing", forward or "gradient: " + found
+
+
+# --- kinds --------------------------------------------------------------------------------------------------------
+
+
+def samples_of(op, dtype, count, backward=False):
+    return itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=backward), count)
+
+
+def has_gradient(op, dtype):
+    return op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+
+
+def plain(op, dtype, count, backward=True):
+    """Forward, and backward where the operator has a gradient."""
+    backward = backward and has_gradient(op, dtype)
+    for sample in samples_of(op, dtype, count, backward):
+        yield compare(op, sample, dtype, backward)
+
+
+def forward(op, dtype, count):
+    """Forward only."""
+    return plain(op, dtype, count, backward=False)
+
+
+def noncontiguous(op, dtype, count):
+    """plain, with arguments that are not contiguous."""
+    backward = has_gradient(op, dtype)
+    for sample in samples_of(op, dtype, count, backward):
+        yield compare(op, sample.noncontiguous(), dtype, backward)
+
+
+def outcome_of(run):
+    """('value', the results on the CPU) or ('error', the exception) of a function."""
+    try:
+        return "value", to_cpu(run())
+    except Exception as error:  # noqa: BLE001
+        return "error", error
+
+
+def agree(on_cpu, on_device, asked, values=True):
+    """(outcome, problem) of two outcome_of(): both give equal results, or both raise exceptions of one type."""
+    if on_cpu[0] == "error":
+        if on_device[0] == "value":
+            return "failing", f"gives a result where the CPU raises {sentence(on_cpu[1])}"
+        if type(on_cpu[1]) is not type(on_device[1]):
+            return "failing", f"raises {sentence(on_device[1])} where the CPU raises {sentence(on_cpu[1])}"
+        return "equal", ""
+    if on_device[0] == "error":
+        return "failing", sentence(on_device[1])
+    found = difference(on_cpu[1], on_device[1], asked, values)
+    return ("failing", found) if found else ("equal", "")
+
+
+def synchronized(result):
+    """The result, once errors of the execution had their chance."""
+    torch.tpu.synchronize()
+    return result
+
+
+def call_with_out(op, sample, device, make_out):
+    """The sample with out= tensors that `make_out` makes of the results: the results and those tensors."""
+    arguments = arguments_on(device, sample)
+    with seeded(0):
+        result = op(arguments[0], *arguments[1], **arguments[2])
+    out = tree_map(lambda t: make_out(t) if isinstance(t, torch.Tensor) else t, result)
+    if isinstance(out, list):
+        out = tuple(out)
+    before = [(t.shape, t.stride()) for t in tensors_in(out)]
+    arguments = arguments_on(device, sample)
+    with seeded(0):
+        returned = op(arguments[0], *arguments[1], **arguments[2], out=out)
+    for mine, theirs, (shape, stride) in zip(tensors_in(returned), tensors_in(out), before):
+        if mine is not theirs:
+            raise AssertionError("what is returned is not the out= tensor")
+        if mine.shape == shape and mine.stride() != stride:
+            raise AssertionError("the strides of the out= tensor changed")
+    if device == DEVICE:
+        synchronized(None)
+    return out
+
+
+OUTS = {
+    "of the shape": lambda t: torch.full_like(t, 1),
+    "transposed": lambda t: torch.full_like(t, 1).mT.contiguous().mT if t.dim() > 1 else torch.full_like(t, 1),
+    "empty": lambda t: t.new_empty((0,)),
+    "of another shape": lambda t: t.new_ones((3, *t.shape)),
+    "of integers": lambda t: torch.ones_like(t, dtype=torch.int32),
+    "of doubles": lambda t: torch.ones_like(t, dtype=torch.float64),
+}
+
+
+def out(op, dtype, count):
+    """With out=: the right shape, strides of its own, empty, another shape, a smaller and a larger dtype."""
+    if not op.supports_out:
+        return
+    values = op.name not in UNINITIALISED
+    for sample in samples_of(op, dtype, count):
+        if outcome_of(lambda: call_with_out(op, sample, "cpu", OUTS["of the shape"]))[0] == "error":
+            yield "refused", ""
+            continue
+        for name, make_out in OUTS.items():
+            on_cpu = outcome_of(lambda: call_with_out(op, sample, "cpu", make_out))
+            on_device = outcome_of(lambda: call_with_out(op, sample, DEVICE, make_out))
+            outcome, problem = agree(on_cpu, on_device, tolerances(op, dtype), values)
+            if outcome == "failing" and on_cpu[0] == "value" and is_random(op, sample, on_cpu[1]):
+                outcome, problem = agree(on_cpu, on_device, (0, 0), False)
+            yield outcome, problem and f"out= {name}: {problem}"
+
+
+def call_in_place(op, inplace, sample, device):
+    input, args, kwargs = arguments_on(device, sample)  # noqa: A001
+    with seeded(0):
+        returned = inplace(input, *args, **kwargs)
+    if returned is not input and not isinstance(input, (list, tuple)):
+        raise AssertionError("what is returned is not the tensor itself")
+    if device == DEVICE:
+        synchronized(None)
+    return input
+
+
+def inplace(op, dtype, count):
+    """The in-place form: the same results, or an exception of the same type."""
+    variant = op.get_inplace()
+    if variant is None:
+        return
+    for sample in samples_of(op, dtype, count):
+        on_cpu = outcome_of(lambda: call_in_place(op, variant, sample, "cpu"))
+        on_device = outcome_of(lambda: call_in_place(op, variant, sample, DEVICE))
+        outcome, problem = agree(on_cpu, on_device, tolerances(op, dtype))
+        if outcome == "failing" and on_cpu[0] == on_device[0] == "value" and is_random(op, sample, on_cpu[1]):
+            outcome, problem = agree(on_cpu, on_device, (0, 0), False)
+        yield outcome, problem
+
+
+def errors(op, dtype, count):
+    """The database's wrong calls: exceptions of the type that the CPU raises. They have dtypes of their own."""
+    del dtype
+    if op.error_inputs_func is None:
+        return
+    for wrong in itertools.islice(op.error_inputs("cpu"), count):
+        def call(device, sample=wrong.sample_input):
+            input, args, kwargs = tree_map(copy_to(device), (sample.input, list(sample.args), sample.kwargs))  # noqa: A001
+            result = op(input, *args, **kwargs)
+            return synchronized(result) if device == DEVICE else result
+
+        on_cpu = outcome_of(lambda: call("cpu"))
+        if on_cpu[0] == "value":
+            yield "refused", ""
+            continue
+        yield agree(on_cpu, outcome_of(lambda: call(DEVICE)), (0, 0))
+
+
+def gradcheck(op, dtype, count):
+    """Numerical against analytical gradients, on our device, in float64."""
+    if not has_gradient(op, dtype) or op.name in UNINITIALISED:
+        return
+    for sample in samples_of(op, dtype, count, True):
+        input, args, kwargs = arguments_on(DEVICE, sample)  # noqa: A001
+
+        def function(*tensors, args=args, kwargs=kwargs):
+            with seeded(0):
+                return sample.output_process_fn_grad(op(*tensors, *args, **kwargs))
+
+        if not isinstance(input, torch.Tensor) or not input.requires_grad or input.numel() > 1000:
+            yield "refused", ""
+            continue
+        try:
+            torch.autograd.gradcheck(function, (input,), nondet_tol=op.gradcheck_nondet_tol, fast_mode=True)
+            yield "equal", ""
+        except Exception as error:  # noqa: BLE001
+            with contextlib.suppress(Exception):
+                on_cpu = input.detach().cpu().requires_grad_()
+                cpu_args, cpu_kwargs = tree_map(copy_to("cpu"), (list(sample.args), sample.kwargs))
+                torch.autograd.gradcheck(lambda x: function(x, args=cpu_args, kwargs=cpu_kwargs), (on_cpu,),
+                                         nondet_tol=op.gradcheck_nondet_tol, fast_mode=True)
+                yield "failing", sentence(error)
+                continue
+            yield "refused", ""
+
+
+KINDS = {f.__name__: f for f in (plain, forward, noncontiguous, out, inplace, errors, gradcheck)}
