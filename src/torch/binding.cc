@@ -123,6 +123,9 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
     binding.writes_before = written;
     binding.writes_after = op.traits.writes;
   }
+  // ATen's range factories only count the elements of out=.
+  binding.keeps_out_shape = schema.name() == "aten::arange" || schema.name() == "aten::linspace" ||
+                            schema.name() == "aten::logspace";
   binding.identity.append(schema.name());
   binding.identity.append(schema.overload_name());
   binding.has_meta = handle.hasKernelForDispatchKey(c10::DispatchKey::Meta) ||

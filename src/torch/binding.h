@@ -45,6 +45,7 @@ struct Binding {
   /// Positions of tensors (or lists) that receive results: before the fresh ones for in-place and
   /// out= forms, after them for what the op writes beside its schema.
   std::vector<int> writes_before, writes_after;
+  bool keeps_out_shape = false;   // an out= tensor of another shape with as many elements stays as it is
   bool returns_list = false;      // the single return is a fresh Tensor[]
   bool expands_masks = false;     // boolean index tensors become integer ones first
   mutable bool has_meta = false;  // ATen can check arguments and tell strides

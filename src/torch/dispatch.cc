@@ -318,7 +318,7 @@ std::unique_ptr<Plan> make_plan(const Binding& binding, const Arguments& argumen
   ops::Call call = arguments.describe();
   plan->call = find_call(call.hash);
   if (plan->call == nullptr) plan->call = intern_call(std::move(call));
-  check_out_dtypes(binding, values, *plan->call);
+  check_written_dtypes(binding, values, *plan->call);
 
   size_t output = 0;
   for (size_t i = 0; i < plan->call->returned.size(); ++i) {
@@ -408,6 +408,11 @@ void assign_all(const Binding& binding, const std::vector<int>& positions, const
       }
     } else if (auto value = results.next();
                value != nullptr && target.isTensor() && target.toTensor().defined()) {
+      const at::Tensor& tensor = target.toTensor();
+      if (binding.keeps_out_shape && is_out && tensor.numel() == value->type.elements()) {
+        tensor.copy_(make_tensor(std::move(value)).view(tensor.sizes()));
+        continue;
+      }
       assign(target.toTensor(), std::move(value), is_out, results.strides());
     }
   }

@@ -165,8 +165,8 @@ void raise_cpu_refusal(const Binding& binding, const c10::IValue* values) {
   if (const std::exception_ptr refusal = cpu_refusal(binding, values, 1)) std::rethrow_exception(refusal);
 }
 
-void check_out_dtypes(const Binding& binding, const c10::IValue* values, const ops::Call& call) {
-  if (binding.has_out() && has_other_dtypes(binding, values, call)) raise_cpu_refusal(binding, values);
+void check_written_dtypes(const Binding& binding, const c10::IValue* values, const ops::Call& call) {
+  if (has_other_dtypes(binding, values, call)) raise_cpu_refusal(binding, values);
 }
 
 }  // namespace torch_tpu

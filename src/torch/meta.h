@@ -1,6 +1,6 @@
 // Asks ATen's own kernels about a call, once per signature. The Meta kernel: its exceptions reach the
 // user, its result types are checked against the lowering's, its strides are given to fresh results.
-// The CPU kernel: whether it takes out= tensors of another dtype than the results'.
+// The CPU kernel: whether it writes tensors of another dtype than the results'.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -26,8 +26,8 @@ std::optional<std::vector<MetaResult>> run_meta(const Binding& binding, const c1
 /// the type of exception that users know. For calls that are known to be wrong: it computes.
 void raise_cpu_refusal(const Binding& binding, const c10::IValue* values);
 
-/// Raises what the CPU kernel raises of out= tensors whose dtypes are not those of call.outputs: some
-/// kernels convert, some convert where a cast is safe, some refuse, and nothing but them tells.
-void check_out_dtypes(const Binding& binding, const c10::IValue* values, const ops::Call& call);
+/// Raises what the CPU kernel raises of written tensors (out= or in place) whose dtypes are not those of
+/// call.outputs: some kernels convert, some where a cast is safe, some refuse, and nothing else tells.
+void check_written_dtypes(const Binding& binding, const c10::IValue* values, const ops::Call& call);
 
 }  // namespace torch_tpu

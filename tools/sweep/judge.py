@@ -2,7 +2,7 @@
 import torch
 from torch.testing._comparison import default_tolerances
 from torch.testing._internal.common_device_type import precisionOverride, toleranceOverride
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
 def tolerances(info, dtype):
@@ -51,17 +51,24 @@ def difference(expected, actual, asked=(0, 0), values=True):
     return ""
 
 
+WIDER = {torch.bfloat16: torch.float64, torch.float16: torch.float64, torch.float32: torch.float64,
+         torch.complex64: torch.complex128}
+
+
 def in_double(sample, dtype):
-    """The sample in float64: the judge where the CPU's result and ours differ."""
+    """The sample with tensors of `dtype` in double precision: the judge where the CPU's result and ours differ."""
 
     def widen(value):
         if isinstance(value, torch.Tensor) and value.dtype == dtype:
-            return value.detach().double().requires_grad_(value.requires_grad)
+            return value.detach().to(WIDER[dtype]).requires_grad_(value.requires_grad)
         return value
 
     return sample.transform(widen)
 
 
-def rounded(tree, dtype):
-    """A tree with its doubles rounded to `dtype`."""
-    return tree_map(lambda v: v.to(dtype) if isinstance(v, torch.Tensor) and v.dtype == torch.float64 else v, tree)
+def rounded(tree, like):
+    """A tree with its tensors rounded to the dtypes of those of the tree `like`."""
+    leaves, structure = tree_flatten(tree)
+    others = tree_flatten(like)[0]
+    pairs = zip(leaves, others, strict=True)
+    return tree_unflatten([a.to(b.dtype) if isinstance(a, torch.Tensor) else a for a, b in pairs], structure)
