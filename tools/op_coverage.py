@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+os.environ.setdefault("TORCH_TPU_CACHE", "off")  # of hundred thousand programs few are ever run again
+
 import torch  # before the operator database: it looks for the device when it is imported
 from sweep.kinds import KINDS
 from sweep.operators import dtype_name, name_of, op_db, run_operator, tasks_of

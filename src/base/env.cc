@@ -26,10 +26,19 @@ const Variable kMemoryLimit{"TORCH_TPU_MEMORY_LIMIT_BYTES", "0",
 const Variable kCheckValues{"TORCH_TPU_CHECK_VALUES", "0",
                             "1 checks run-time values on a TPU too: indices in range, divisors not zero. "
                             "The XLA:CPU platform always does."};
+const Variable kCache{"TORCH_TPU_CACHE", "on",
+                      "Compiled programs on disk, shared by processes: on, off, or frozen (a program that is "
+                      "not there is an error)."};
+const Variable kCacheFolder{
+    "TORCH_TPU_CACHE_DIR", "",
+    "The folder of compiled programs instead of torch_tpu in the user's cache folder."};
+const Variable kCacheBytes{"TORCH_TPU_CACHE_BYTES", "4294967296",
+                           "The size of that folder from which on the programs not used for longest go."};
 
 std::span<const Variable* const> table() {
-  static constexpr std::array kTable{&kPlugin,   &kCpuDevices, &kLocalWorldSize, &kMode,       &kDebug,
-                                     &kFallback, &kCutWindow,  &kMemoryLimit,    &kCheckValues};
+  static constexpr std::array kTable{&kPlugin,      &kCpuDevices, &kLocalWorldSize, &kMode,
+                                     &kDebug,       &kFallback,   &kCutWindow,      &kMemoryLimit,
+                                     &kCheckValues, &kCache,      &kCacheFolder,    &kCacheBytes};
   return kTable;
 }
 

@@ -23,6 +23,9 @@ extern const Variable kFallback;        // TORCH_TPU_FALLBACK
 extern const Variable kCutWindow;       // TORCH_TPU_CUT_WINDOW
 extern const Variable kMemoryLimit;     // TORCH_TPU_MEMORY_LIMIT_BYTES
 extern const Variable kCheckValues;     // TORCH_TPU_CHECK_VALUES
+extern const Variable kCache;           // TORCH_TPU_CACHE
+extern const Variable kCacheFolder;     // TORCH_TPU_CACHE_DIR
+extern const Variable kCacheBytes;      // TORCH_TPU_CACHE_BYTES
 
 /// All rows, in the order in which the documentation prints them.
 std::span<const Variable* const> table();

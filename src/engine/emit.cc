@@ -4,7 +4,7 @@
 
 namespace torch_tpu::engine {
 
-Result<std::string> Queue::emit(const Program& program) const {
+Result<std::string> Queue::emit(const Program& program, pjrt::Platform platform) const {
   hlo::Builder builder;
   hlo::Values leaves(graph_.leaves.size());
   for (size_t i = 0; i < program.leaves.size(); ++i) {
@@ -19,8 +19,7 @@ Result<std::string> Queue::emit(const Program& program) const {
     for (const ops::ScalarSlot& slot : call.scalars) (slot.is_integer() ? integers : floats) += slot.words();
     if (call.op->traits.random) integers += 2;
   }
-  const hlo::DType float_dtype =
-      client_->platform() == pjrt::Platform::kTpu ? hlo::DType::kF32 : hlo::DType::kF64;
+  const hlo::DType float_dtype = platform == pjrt::Platform::kTpu ? hlo::DType::kF32 : hlo::DType::kF64;
   hlo::Value packed_integers;
   hlo::Value packed_floats;
   if (integers > 0) packed_integers = builder.parameter({hlo::DType::kS64, {integers}});
@@ -72,7 +71,8 @@ Result<std::string> Queue::emit(const Program& program) const {
   }
   hlo::Values results;
   for (const uint32_t result : program.results) results.push_back(outputs[result]);
-  if (checks_values_ && !offenders.empty()) results.push_back(hlo::concatenate(offenders, 0));
+  const bool checks_values = platform == client_->platform() ? checks_values_ : checks_values_on(platform);
+  if (checks_values && !offenders.empty()) results.push_back(hlo::concatenate(offenders, 0));
   return builder.module(results);
 }
 

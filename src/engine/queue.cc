@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/env.h"
+#include "engine/capture.h"
 #include "engine/counters.h"
 #include "engine/program.h"
 #include "ops/op.h"
@@ -22,6 +23,11 @@ std::atomic<Mode>& mode_storage() {
     const std::string name = env::text(env::kMode);
     return name == "strict" ? Mode::kStrict : name == "blocking" ? Mode::kBlocking : Mode::kFused;
   }();
+  return instance;
+}
+
+std::atomic<bool>& frozen_storage() {
+  static std::atomic<bool> instance = env::text(env::kCache) == "frozen";
   return instance;
 }
 
@@ -49,6 +55,8 @@ void dump(const Hash128& key, const std::string& text) {
 
 Mode mode() { return mode_storage(); }
 void set_mode(Mode mode) { mode_storage() = mode; }
+bool cache_is_frozen() { return frozen_storage(); }
+void set_cache_frozen(bool frozen) { frozen_storage() = frozen; }
 void set_source_line(SourceLine function) { source_line = function; }
 
 Tensor::~Tensor() {
@@ -56,12 +64,14 @@ Tensor::~Tensor() {
   if (!pjrt::forked_after_use()) queue_->forget(*this);
 }
 
-Queue::Queue(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& cache, int device_index)
+Queue::Queue(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& cache, int device_index,
+             cache::DiskCache* disk)
     : client_(std::move(client)),
       cache_(cache),
+      disk_(disk),
       device_index_(device_index),
       memory_limit_bytes_(capacity_of(client_->devices()[device_index])),
-      checks_values_(client_->platform() == pjrt::Platform::kCpu || env::flag(env::kCheckValues)),
+      checks_values_(checks_values_on(client_->platform())),
       cut_(static_cast<size_t>(std::max<int64_t>(1, env::integer(env::kCutWindow))), kPendingByteLimit) {}
 
 Status Queue::check_capacity(int64_t bytes) const {
@@ -71,6 +81,10 @@ Status Queue::check_capacity(int64_t bytes) const {
   return {Code::kOutOfMemory, "tpu:" + std::to_string(device_index_) + " out of memory. Tried to allocate " +
                                   megabytes(bytes) + ". The device has " + megabytes(memory_limit_bytes_) +
                                   ", of which " + megabytes(in_use) + " are in use."};
+}
+
+bool Queue::checks_values_on(pjrt::Platform platform) {
+  return platform == pjrt::Platform::kCpu || env::flag(env::kCheckValues);
 }
 
 int Queue::word_count(const ops::Call& call) {
@@ -188,11 +202,47 @@ void Queue::forget(Tensor& tensor) {
 }
 
 Result<std::shared_ptr<pjrt::Executable>> Queue::executable_for(const Program& program) {
+  if (const auto platform = capture_platform()) {
+    ASSIGN_OR_RETURN(std::string text, emit(program, *platform));
+    add_to_capture(std::move(text));
+  }
   if (auto found = cache_.find(program.key)) {
     ++counters().cache_hits;
     return found;
   }
-  ASSIGN_OR_RETURN(const std::string text, emit(program));
+  auto executable = load_from_disk(program.key);
+  if (executable == nullptr) {
+    if (cache_is_frozen()) return missing_program(program);
+    ASSIGN_OR_RETURN(executable, compile(program));
+  }
+  cache_.insert(program.key, executable);
+  return executable;
+}
+
+std::shared_ptr<pjrt::Executable> Queue::load_from_disk(const Hash128& key) {
+  if (disk_ == nullptr) return nullptr;
+  const std::optional<std::string> bytes = disk_->find(key);
+  if (!bytes) return nullptr;
+  auto loaded = client_->load(*bytes);
+  if (loaded.ok()) {
+    ++counters().disk_hits;
+    return *loaded;
+  }
+  disk_->discard(key);
+  return nullptr;
+}
+
+Status Queue::missing_program(const Program& program) const {
+  std::string ops;
+  for (size_t i = 0; i < program.count && ops.size() < 500; ++i) {
+    if (program.needed[i]) ops += (ops.empty() ? "" : ", ") + graph_.nodes[i].call->op->name;
+  }
+  return {Code::kUnavailable, "the compilation cache is frozen and has no program for: " + ops};
+}
+
+Result<std::shared_ptr<pjrt::Executable>> Queue::compile(const Program& program) {
+  ++counters().modules_emitted;
+  ASSIGN_OR_RETURN(const std::string text, emit(program, client_->platform()));
   static const bool debugging = !env::text(env::kDebug).empty();
   if (debugging) dump(program.key, text);
   int64_t bytes = 0;
@@ -210,7 +260,10 @@ Result<std::shared_ptr<pjrt::Executable>> Queue::executable_for(const Program& p
   }
   ++counters().compiles;
   ASSIGN_OR_RETURN(auto executable, client_->compile(text, options));
-  cache_.insert(program.key, executable);
+  if (disk_ != nullptr) {
+    // A program that cannot be kept is compiled again next time.
+    if (const auto bytes = executable->serialize(); bytes.ok()) (void)disk_->insert(program.key, *bytes);
+  }
   return executable;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "cache/disk_cache.h"
 #include "cache/program_cache.h"
 #include "engine/cut.h"
 #include "engine/tensor.h"
@@ -30,6 +31,10 @@ enum class Mode { kFused, kStrict, kBlocking };
 Mode mode();
 void set_mode(Mode mode);
 
+/// Whether a program that is neither in memory nor on disk is an error instead of a reason to compile.
+bool cache_is_frozen();
+void set_cache_frozen(bool frozen);
+
 /// Called when TORCH_TPU_DEBUG is set, to name the user's line that records an op; may return "".
 using SourceLine = std::string (*)();
 void set_source_line(SourceLine function);
@@ -37,7 +42,9 @@ void set_source_line(SourceLine function);
 /// Thread-safe: calls from several threads are ordered by a lock.
 class Queue {
  public:
-  Queue(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& cache, int device_index);
+  /// `disk` may be null: programs are then kept in memory only.
+  Queue(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& cache, int device_index,
+        cache::DiskCache* disk = nullptr);
 
   int device_index() const { return device_index_; }
   int64_t memory_limit_bytes() const { return memory_limit_bytes_; }
@@ -95,6 +102,7 @@ class Queue {
   struct Program;
 
   static int word_count(const ops::Call& call);
+  static bool checks_values_on(pjrt::Platform platform);
   Result<Reference> reference_to(const TensorPtr& tensor);
   void append(const ops::CallPtr& call, std::span<const Reference> references,
               std::span<const uint64_t> words, std::span<Tensor* const> outputs, std::string source);
@@ -103,7 +111,10 @@ class Queue {
   Status run(Program& program);
   Program plan(size_t count);
   Result<std::shared_ptr<pjrt::Executable>> executable_for(const Program& program);
-  Result<std::string> emit(const Program& program) const;
+  std::shared_ptr<pjrt::Executable> load_from_disk(const Hash128& key);
+  Result<std::shared_ptr<pjrt::Executable>> compile(const Program& program);
+  Status missing_program(const Program& program) const;
+  Result<std::string> emit(const Program& program, pjrt::Platform platform) const;
   Result<std::vector<std::shared_ptr<pjrt::Buffer>>> pack_words(const Program& program) const;
   Status read_checks(const Program& program, const pjrt::Buffer& offenders);
   Status take_broken_check() { return std::exchange(broken_check_, Status()); }
@@ -111,6 +122,7 @@ class Queue {
 
   const std::shared_ptr<pjrt::Client> client_;
   cache::ProgramCache& cache_;
+  cache::DiskCache* const disk_;
   const int device_index_;
   const int64_t memory_limit_bytes_;
   const bool checks_values_;

@@ -25,12 +25,20 @@ int requested_cpu_devices() {
   return static_cast<int>(std::clamp<int64_t>(count, 1, pjrt::kMaxDevices));
 }
 
+std::unique_ptr<cache::DiskCache> open_disk_cache(const pjrt::Api& plugin) {
+  const std::filesystem::path folder = cache::default_cache_folder();
+  if (folder.empty() || env::text(env::kCache) == "off") return nullptr;
+  Hash128 salt = cache::machine_salt();
+  salt.append(std::string_view(plugin.fingerprint()));
+  return std::make_unique<cache::DiskCache>(folder, env::integer(env::kCacheBytes), salt);
+}
+
 }  // namespace
 
 Runtime::Runtime(std::shared_ptr<pjrt::Client> client)
-    : client_(std::move(client)), programs_(kProgramCapacity) {
+    : client_(std::move(client)), programs_(kProgramCapacity), disk_(open_disk_cache(client_->api())) {
   for (const pjrt::Device& device : client_->devices()) {
-    queues_.push_back(std::make_unique<Queue>(client_, programs_, device.local_index));
+    queues_.push_back(std::make_unique<Queue>(client_, programs_, device.local_index, disk_.get()));
   }
 }
 

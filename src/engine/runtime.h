@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cache/disk_cache.h"
 #include "cache/program_cache.h"
 #include "engine/queue.h"
 #include "pjrt/client.h"
@@ -32,12 +33,15 @@ class Runtime {
   int device_count() const { return static_cast<int>(queues_.size()); }
   Queue& queue(int device_index) { return *queues_[device_index]; }
   cache::ProgramCache& programs() { return programs_; }
+  /// Null when programs are not kept on disk.
+  cache::DiskCache* disk() { return disk_.get(); }
 
  private:
   Runtime(std::shared_ptr<pjrt::Client> client);
 
   std::shared_ptr<pjrt::Client> client_;
   cache::ProgramCache programs_;
+  std::unique_ptr<cache::DiskCache> disk_;
   std::vector<std::unique_ptr<Queue>> queues_;
 };
 

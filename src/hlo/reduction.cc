@@ -104,10 +104,30 @@ Value reduce_keep(const Value& x, Reduction kind, std::span<const int64_t> dims)
   return reshape(reduce(x, kind, dims), kept);
 }
 
+namespace {
+
+bool contains(const Dims& set, int64_t i) { return std::find(set.begin(), set.end(), i) != set.end(); }
+
+/// `x` and its dimension lists without the dimensions of `removed`, whose size is one.
+Value without(const Value& x, const Dims& removed, std::initializer_list<Dims*> lists) {
+  Dims kept;
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    if (!contains(removed, i)) kept.push_back(x.dim(i));
+  }
+  for (Dims* list : lists) {
+    Dims renumbered;
+    for (const int64_t i : *list) {
+      const auto before = std::count_if(removed.begin(), removed.end(), [i](int64_t r) { return r < i; });
+      if (!contains(removed, i)) renumbered.push_back(i - before);
+    }
+    *list = renumbered;
+  }
+  return reshape(x, kept);
+}
+
+}  // namespace
+
 Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result) {
-  const auto contains = [](const Dims& set, int64_t i) {
-    return std::find(set.begin(), set.end(), i) != set.end();
-  };
   Type type{result, {}};
   for (const int64_t i : dims.lhs_batch) type.dims.push_back(lhs.dim(i));
   for (int64_t i = 0; i < lhs.rank(); ++i) {
@@ -115,6 +135,19 @@ Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType
   }
   for (int64_t i = 0; i < rhs.rank(); ++i) {
     if (!contains(dims.rhs_batch, i) && !contains(dims.rhs_contract, i)) type.dims.push_back(rhs.dim(i));
+  }
+  DotDims rest = dims;
+  Dims lhs_units, rhs_units;
+  for (size_t i = 0; i < dims.lhs_batch.size(); ++i) {
+    if (lhs.dim(dims.lhs_batch[i]) != 1) continue;
+    lhs_units.push_back(dims.lhs_batch[i]);
+    rhs_units.push_back(dims.rhs_batch[i]);
+  }
+  // XLA:CPU cannot run a bf16 dot of a transposed operand in a batch of one.
+  if (!lhs_units.empty()) {
+    const Value a = without(lhs, lhs_units, {&rest.lhs_batch, &rest.lhs_contract});
+    const Value b = without(rhs, rhs_units, {&rest.rhs_batch, &rest.rhs_contract});
+    return reshape(dot_general(a, b, rest, result), type.dims);
   }
   const std::string attributes =
       "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = " + list(dims.lhs_batch) +

@@ -173,6 +173,22 @@ Dims inverse(const Dims& permutation) {
   return result;
 }
 
+DType unsigned_integer(int64_t bytes) {
+  return bytes == 1 ? DType::kU8 : bytes == 2 ? DType::kU16 : bytes == 4 ? DType::kU32 : DType::kU64;
+}
+
+// Each element of a rank-1 value as a row of `count` unsigned integers, the lowest bits first. By shifts:
+// XLA joins a narrowing bitcast with the one before it, to a shape that it then refuses.
+Value split_words(const Value& flat, int64_t count) {
+  const int64_t bytes = byte_size(flat.dtype());
+  const int64_t part_bytes = bytes / count;
+  const Value words = bitcast(flat, {unsigned_integer(bytes), flat.dims()});
+  const Type type{words.dtype(), {flat.dim(0), count}};
+  const Value shifts = flat.builder->iota(type, 1) * static_cast<double>(8 * part_bytes);
+  const Value shifted = binary("shift_right_logical", broadcast_in_dim(words, type.dims, Dims{0}), shifts);
+  return convert(shifted, unsigned_integer(part_bytes));
+}
+
 // Bits of a rank-1 value seen as another dtype.
 Value reinterpret_flat(const Value& flat, DType dtype) {
   if (flat.dtype() == dtype) return flat;
@@ -195,8 +211,8 @@ Value reinterpret_flat(const Value& flat, DType dtype) {
   const int64_t to = byte_size(dtype);
   if (from == to) return bitcast(flat, {dtype, flat.dims()});
   if (from > to) {
-    const Dims split{flat.dim(0), from / to};
-    return reshape(bitcast(flat, {dtype, split}), Dims{flat.dim(0) * (from / to)});
+    const Value parts = split_words(flat, from / to);
+    return reshape(bitcast(parts, {dtype, parts.dims()}), Dims{parts.type.elements()});
   }
   const int64_t group = to / from;
   const Value whole = resize_flat(flat, flat.dim(0) / group * group);

@@ -1,6 +1,7 @@
 // Sums, products, quotients, powers and their fused forms.
 #include "ops/indexing.h"
 #include "ops/pointwise.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -58,25 +59,44 @@ Value floor_quotient(const Value& a, const Value& b) {
   return select(equal(b, 0.0), ratio, select(equal(whole, 0.0), zero, nearest));
 }
 
-Value rounded_quotient(const Lowering& op, const Value& a, const Value& b, const std::string& mode) {
+/// The operands of an integer division, of which the second may not be zero.
+void check_division(Lowering& op, const Value& x, const Value& y) {
+  if (x.type.elements() > 0) check_divisor(op, y);
+}
+
+Value rounded_quotient(Lowering& op, const Value& a, const Value& b, const std::string& mode) {
   if (mode.empty()) return quotient(op, a, b);
   if (mode != "trunc" && mode != "floor") {
     op.fail("div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + mode + "'");
   }
   const DType dtype = result_type(op, {a, b});
   return common_binary(op, a, b, [&](const Value& x, const Value& y) {
+    check_division(op, x, y);
     if (mode == "floor") return floor_quotient(x, y);
     // torch truncates the rounded quotient.
     return hlo::is_integer(x.dtype()) ? x / y : truncate(rounded(x / y, dtype));
   });
 }
 
-Value modulo(const Lowering& op, const Value& a, const Value& b) {
-  return common_binary(op, a, b, floor_remainder);
+void require_numbers(const Lowering& op, const Value& x, const char* kernel) {
+  if (x.dtype() == DType::kPred)
+    op.fail(Code::kUnimplemented, '"' + std::string(kernel) + "\" not implemented for 'Bool'");
 }
 
-Value truncated_modulo(const Lowering& op, const Value& a, const Value& b) {
-  return common_binary(op, a, b, [](const Value& x, const Value& y) { return hlo::remainder(x, y); });
+Value modulo(Lowering& op, const Value& a, const Value& b) {
+  return common_binary(op, a, b, [&](const Value& x, const Value& y) {
+    require_numbers(op, x, "remainder_cpu");
+    check_division(op, x, y);
+    return floor_remainder(x, y);
+  });
+}
+
+Value truncated_modulo(Lowering& op, const Value& a, const Value& b) {
+  return common_binary(op, a, b, [&](const Value& x, const Value& y) {
+    require_numbers(op, x, "fmod_cpu");
+    check_division(op, x, y);
+    return hlo::remainder(x, y);
+  });
 }
 
 /// x ** n for the exponents that have a short form; an empty value for the others.
@@ -215,6 +235,10 @@ OP("aten::reciprocal") {
 OP("aten::pow.Tensor_Tensor") { return {common_binary(op, op.tensor(0), op.tensor(1), raised)}; }
 OP("aten::pow.Scalar") { return {common_binary(op, op.scalar(0), op.tensor(1), raised)}; }
 OP("aten::pow.Tensor_Scalar", .special = {0.0, 1.0, 2.0, 3.0, 0.5, -0.5, -1.0, -2.0}) {
+  if (!hlo::is_inexact(op.tensor(0).dtype()) && !hlo::is_inexact(op.scalar(1).dtype())) {
+    op.check(less(op.scalar(1, DType::kS64), 0.0), Code::kInvalidArgument,
+             "Integers to negative integer powers are not allowed.");
+  }
   return {common_binary(op, op.tensor(0), op.scalar(1), [&](const Value& x, const Value& n) {
     if (const auto number = op.number(1); number && x.dtype() != DType::kPred) {
       if (const Value power = short_power(x, *number)) return power;

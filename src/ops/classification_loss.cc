@@ -62,8 +62,15 @@ Classes classes(Lowering& op, int input, int target, int ignore) {
   return c;
 }
 
-/// weight[target], or ones; zero where the target is ignored. NaN for a target that is no class: the
-/// device cannot raise, and NaN does not go unnoticed.
+/// Checks that the targets that count are classes.
+void check_classes(Lowering& op, const Classes& c) {
+  const Value outside = hlo::compare(Compare::kLt, c.target, 0.0) |
+                        hlo::compare(Compare::kGe, c.target, static_cast<double>(c.size));
+  op.check(outside & c.counted, c.target, Code::kIndexError, "Target {} is out of bounds.");
+}
+
+/// weight[target], or ones; zero where the target is ignored. NaN for a target that is no class: where
+/// values are not checked, NaN does not go unnoticed.
 Value target_weight(const Classes& c, const Value& weight) {
   const Value zero = hlo::like(c.target, 0.0);
   const Value last = hlo::like(c.target, static_cast<double>(c.size - 1));
@@ -99,6 +106,7 @@ Values nll_forward(Lowering& op) {
   const DType dtype = op.tensor(0).dtype();
   require_floating(op, op.tensor(0), "nll_loss");
   const Classes c = classes(op, 0, 1, 4);
+  check_classes(op, c);
   const int64_t reduction = op.integer(3);
   const Value weight = target_weight(c, op.optional_tensor(2));
   // Zero weights do not meet the value: it may be infinite.
@@ -207,6 +215,7 @@ OP("aten::nll_loss2d_backward") { return nll_backward(op); }
 
 OP("aten::multi_margin_loss", .structural = {2}) {
   const MultiMargin m = multi_margin(op, 0);
+  check_range(op, op.tensor(1), 0, m.x.dim(1), Code::kInvalidArgument, "target out of range: {}");
   Value terms = op.constant(2) == 1 ? m.distance : m.distance * m.distance;
   if (m.weight) terms = terms * m.weight;
   const Value loss = hlo::reduce(terms, Reduction::kSum, Dims{1}) / static_cast<double>(m.x.dim(1));
@@ -230,6 +239,8 @@ OP("aten::multi_margin_loss_backward", .structural = {3}) {
 OP("aten::multilabel_margin_loss_forward") {
   const Value input = op.tensor(0);
   const MultiLabel m = multi_label(as_matrix(to_compute(input)), op.tensor(1));
+  check_range(op, op.tensor(1), -1, m.x.dim(1), Code::kInvalidArgument,
+              "argument #2 'target' is out of range: {}");
   const Value loss = hlo::reduce(m.distance, Reduction::kSum, Dims{1, 2}) / static_cast<double>(m.x.dim(1));
   const Value is_target = hlo::reshape(hlo::convert(m.is_target, input.dtype()), op.tensor(1).dims());
   if (op.integer(2) == kNone && input.rank() < 2) {

@@ -62,6 +62,22 @@ Value filled(const Value& like, const Value& value) {
   return result;
 }
 
+// ATen fills the small floats by way of float32, where a number too large is an infinity.
+Status accept_fill(const Numbers& numbers) {
+  const bool small = hlo::is_float(numbers.dtype) && hlo::byte_size(numbers.dtype) < 4;
+  return require_convertible(numbers.values[1], small ? DType::kF32 : numbers.dtype);
+}
+
+// A fractional bound makes the result of integers a float.
+Status accept_bounds(const Numbers& numbers) {
+  for (const Number& number : numbers.values) {
+    const bool fraction = std::holds_alternative<double>(number) && !hlo::is_inexact(numbers.dtype);
+    if (fraction || numbers.dtype == DType::kPred) return {};
+  }
+  for (const Number& number : numbers.values) RETURN_IF_ERROR(require_convertible(number, numbers.dtype));
+  return {};
+}
+
 Value masked_fill(const Lowering& op, const Value& value) {
   const Value x = op.tensor(0);
   return select(convert(op.tensor(1), DType::kPred), convert(value, x.dtype()), x);
@@ -121,11 +137,13 @@ OP("aten::fmin") {
   return {number_minimum(a, b)};
 }
 
-OP("aten::clamp") { return {clamped(op, op.tensor(0), optional_scalar(op, 1), optional_scalar(op, 2))}; }
+OP("aten::clamp", .accept = accept_bounds) {
+  return {clamped(op, op.tensor(0), optional_scalar(op, 1), optional_scalar(op, 2))};
+}
 OP("aten::clamp.Tensor") { return {clamped(op, op.tensor(0), op.optional_tensor(1), op.optional_tensor(2))}; }
-OP("aten::clamp_min") { return {clamped(op, op.tensor(0), op.scalar(1), {})}; }
+OP("aten::clamp_min", .accept = accept_bounds) { return {clamped(op, op.tensor(0), op.scalar(1), {})}; }
 OP("aten::clamp_min.Tensor") { return {clamped(op, op.tensor(0), op.tensor(1), {})}; }
-OP("aten::clamp_max") { return {clamped(op, op.tensor(0), {}, op.scalar(1))}; }
+OP("aten::clamp_max", .accept = accept_bounds) { return {clamped(op, op.tensor(0), {}, op.scalar(1))}; }
 OP("aten::clamp_max.Tensor") { return {clamped(op, op.tensor(0), {}, op.tensor(1))}; }
 
 OP("aten::isnan") { return {is_nan(op.tensor(0))}; }
@@ -146,10 +164,10 @@ OP("aten::heaviside") {
 
 OP("aten::nan_to_num") { return {nan_to_num(op, op.tensor(0))}; }
 
-OP("aten::fill.Scalar") { return {filled(op.tensor(0), op.scalar(1))}; }
-OP("aten::fill.Tensor") { return {filled(op.tensor(0), op.tensor(1))}; }
-OP("aten::zero") { return {like(op.tensor(0), 0.0)}; }
-OP("aten::masked_fill.Scalar") { return {masked_fill(op, op.scalar(2))}; }
+OP("aten::fill.Scalar", .accept = accept_fill, .fills = true) { return {filled(op.tensor(0), op.scalar(1))}; }
+OP("aten::fill.Tensor", .fills = true) { return {filled(op.tensor(0), op.tensor(1))}; }
+OP("aten::zero", .fills = true) { return {like(op.tensor(0), 0.0)}; }
+OP("aten::masked_fill.Scalar", .accept = accept_convertible<2>) { return {masked_fill(op, op.scalar(2))}; }
 OP("aten::masked_fill.Tensor") { return {masked_fill(op, op.tensor(2))}; }
 
 }  // namespace torch_tpu::ops

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ops/indexing.h"
-#include "ops/promotion.h"
+#include "ops/pointwise.h"
 
 namespace torch_tpu::ops {
 
@@ -22,13 +22,15 @@ Value spaced(const Value& start, const Value& end, int64_t steps, DType dtype) {
   const Type type{start.dtype(), {steps}};
   if (steps <= 1) return broadcast_to(start, type.dims);
   const auto round = [&](const Value& x) { return rounded(x, dtype); };
-  const Value step = round(round(end - start) / round(builder.splat(steps - 1, start.type)));
+  const Value intervals = round(builder.splat(steps - 1, start.type));
+  const Value step = round(round(end - start) / opaque(intervals));
   const Type real{hlo::real_type(type.dtype), type.dims};
   const Value place = builder.iota(real, 0);
-  const auto walk = [&](const Value& count) { return round(step * round(hlo::convert(count, type.dtype))); };
-  const Value left = start + walk(place);
-  const Value right = end - walk(static_cast<double>(steps - 1) - place);
-  return select(compare(Compare::kLt, place, static_cast<double>(steps / 2)), left, right);
+  const Value left = compare(Compare::kLt, place, static_cast<double>(steps / 2));
+  const Value count = select(left, place, static_cast<double>(steps - 1) - place);
+  const Value walk = round(step * round(hlo::convert(count, type.dtype)));
+  // The choice between the product and its sum keeps compilers from rounding both at once.
+  return select(left, start, end) + select(left, walk, -walk);
 }
 
 namespace {
@@ -99,11 +101,14 @@ Value linspace(Lowering& op, DType dtype) {
   return hlo::convert(spaced(start, bound(op, 1, dtype, compute), op.integer(2), dtype), dtype);
 }
 
-// Powers are taken in double precision, as ATen does: an f32 exponent near 90 leaves few exact digits.
+// Powers are taken in double precision, as ATen does: an f32 exponent near 90 leaves few exact digits. A
+// single exponent is not rounded.
 Value logspace(Lowering& op, DType dtype) {
   const DType compute = hlo::is_complex(dtype) ? DType::kC128 : DType::kF64;
-  const Value start = bound(op, 0, dtype, compute);
-  const Value exponent = spaced(start, bound(op, 1, dtype, compute), op.integer(2), compute);
+  const int64_t steps = op.integer(2);
+  const Value start =
+      steps == 1 ? hlo::convert(reshape(op.tensor(0), {}), compute) : bound(op, 0, dtype, compute);
+  const Value exponent = spaced(start, bound(op, 1, dtype, compute), steps, compute);
   return hlo::convert(power(broadcast_to(op.scalar(3, compute), exponent.dims()), exponent), dtype);
 }
 

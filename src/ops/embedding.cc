@@ -94,6 +94,20 @@ Value bags(const Value& given, const Value& bounds, int64_t count) {
   return bag_of_position(hlo::convert(flatten(bounds), offset_dtype(count)), count);
 }
 
+void check_bags(Lowering& op, const Value& index, const Value& bounds, int64_t rows) {
+  check_range(op, index, 0, rows, Code::kInvalidArgument,
+              "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {}");
+  const int64_t last = bounds.dim(0) - 1;
+  if (last < 0) return;
+  check_range(
+      op, slice_dim(bounds, 0, 0, 1), 0, 1, Code::kInvalidArgument,
+      "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
+      "However, got {}");
+  check_range(op, slice_dim(bounds, 0, last, last + 1), 0, index.dim(0) + 1, Code::kInvalidArgument,
+              "offsets[-1] can not be greater than input's length " + std::to_string(index.dim(0)) +
+                  " but got offsets[-1] of {}");
+}
+
 Values embedding_bag(Lowering& op) {
   Builder& builder = op.builder();
   const Value table = op.tensor(0);
@@ -105,6 +119,7 @@ Values embedding_bag(Lowering& op) {
   const int64_t count = index.dim(0);
   const int64_t bags = std::max<int64_t>(bounds.dim(0) - (op.flag(7) ? 1 : 0), 0);
   const int64_t width = table.dim(1);
+  check_bags(op, index, bounds, table.dim(0));
   const Type type{table.dtype(), {bags, width}};
   if (count == 0 || bags == 0) {
     return {builder.splat(0.0, type), builder.splat(0.0, {dtype, {count}}),
@@ -152,7 +167,7 @@ Values embedding_bag(Lowering& op) {
   return {hlo::convert(result, table.dtype()), hlo::convert(bag, dtype), sizes, winner};
 }
 
-// The gradient of the table; the positions of the arguments differ between the two entries.
+// What the gradient of a table is made of.
 struct BagGradient {
   Value grad, index, bag, bag_size, winner;
   int64_t rows;
@@ -186,14 +201,6 @@ Value bag_table_gradient(Lowering& op, const BagGradient& call) {
 
 OP("aten::_embedding_bag") { return embedding_bag(op); }
 OP("aten::_embedding_bag_forward_only") { return embedding_bag(op); }
-
-OP("aten::_embedding_bag_backward") {
-  if (op.flag(9)) op.fail(Code::kUnimplemented, "embedding_bag: sparse gradients are not supported on TPU");
-  const Value index = flatten(op.tensor(1));
-  const Value bag = bags(op.tensor(3), op.tensor(2), index.dim(0));
-  return {bag_table_gradient(op, {op.tensor(0), index, bag, op.tensor(4), op.tensor(5), op.integer(6),
-                                  op.flag(7), op.integer(8), op.optional_tensor(10), op.integer(11)})};
-}
 
 OP("aten::_embedding_bag_dense_backward") {
   return {bag_table_gradient(

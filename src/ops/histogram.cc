@@ -20,6 +20,7 @@ OP("aten::histc") {
   const Value from_data = compare(Compare::kEq, given_low, given_high);
   const Value low = select(from_data, reduce(x, Reduction::kMin, Dims{0}), given_low);
   const Value high = select(from_data, reduce(x, Reduction::kMax, Dims{0}), given_high);
+  op.check(!is_finite(low) | !is_finite(high), Code::kInvalidArgument, "torch.histc: range is not finite");
   const Value flat = compare(Compare::kEq, low, high);
   const Value left = select(flat, low - 1.0, low);
   const Value right = select(flat, high + 1.0, high);
@@ -46,12 +47,17 @@ Value even_edges(Lowering& op, const Value& x, int64_t bins, const std::vector<d
   Value low = builder.splat(0.0, scalar);
   Value high = builder.splat(1.0, scalar);
   if (!range.empty()) {
+    if (range[2 * dimension] > range[2 * dimension + 1]) {
+      op.fail("torch.histogramdd: min should not exceed max for dimension " + std::to_string(dimension));
+    }
     low = builder.splat(range[2 * dimension], scalar);
     high = builder.splat(range[2 * dimension + 1], scalar);
   } else if (x.dim(0) > 0) {
     low = reduce(x, Reduction::kMin, Dims{0});
     high = reduce(x, Reduction::kMax, Dims{0});
   }
+  op.check(!is_finite(low) | !is_finite(high), Code::kInvalidArgument,
+           "torch.histogramdd: the range of dimension " + std::to_string(dimension) + " is not finite");
   const Value flat = compare(Compare::kEq, low, high);
   return spaced(select(flat, low - 0.5, low), select(flat, high + 0.5, high), bins + 1, x.dtype());
 }
@@ -132,6 +138,24 @@ OP("aten::_histogramdd_from_bin_cts") {
 
 OP("aten::_histogramdd_from_bin_tensors") {
   return {histogram(op, as_points(op.tensor(0)), op.tensors(1), op.optional_tensor(2), op.flag(3))};
+}
+
+// (x) -> [least, largest] of a list of integers
+OP("tpu::extrema") {
+  const Value x = hlo::convert(op.tensor(0), DType::kS64);
+  return {hlo::concatenate({reshape(reduce(x, Reduction::kMin, Dims{0}), Dims{1}),
+                            reshape(reduce(x, Reduction::kMax, Dims{0}), Dims{1})},
+                           0)};
+}
+
+// (x, weights or None, bins): how often each number below `bins` is in x, or the sums of their weights.
+OP("tpu::bincount") {
+  const Value x = op.tensor(0);
+  const Value weights =
+      op.has(1) ? op.tensor(1) : op.builder().splat(1.0, {offset_dtype(x.dim(0)), x.dims()});
+  const Value zeros = op.builder().splat(0.0, {weights.dtype(), {op.integer(2)}});
+  const Value sums = scatter_slices(zeros, 0, x, weights, hlo::combiner(Reduction::kSum));
+  return {op.has(1) ? sums : hlo::convert(sums, DType::kS64)};
 }
 
 }  // namespace torch_tpu::ops

@@ -3,6 +3,7 @@
 
 #include "ops/indexing.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 
@@ -130,24 +131,34 @@ Value scatter_elements(const Value& x, const Value& offsets, const Value& update
   return reshape(scatter_slices(flatten(x), 0, flatten(offsets), flatten(updates), combine), x.dims());
 }
 
-OP("aten::index_select") {
+OP("aten::index_select", .distinct = true) {
   const Value self = op.tensor(0);
   if (op.tensor(2).rank() > 1) op.fail(Code::kIndexError, "index_select(): Index is supposed to be a vector");
   const Value index = at_least_1d(op.tensor(2));
   const int64_t dim = op.dim(1, self.rank());
+  const int64_t size = at_least_1d(self).dim(dim);
+  // The CPU has a kernel of its own for the first dimension.
+  if (dim == 0) {
+    check_range(op, index, 0, size, Code::kIndexError, "index out of range in self: {}");
+  } else if (self.type.elements() > 0) {
+    check_range(op, index, 0, size, Code::kInvalidArgument,
+                "INDICES element is out of DATA bounds, id={} axis_dim=" + std::to_string(size));
+  }
   const Value result = take_slices(at_least_1d(self), dim, index);
   return {self.rank() == 0 ? reshape(result, {}) : result};
 }
 
-OP("aten::gather") {
+OP("aten::gather", .distinct = true) {
   const Value self = op.tensor(0);
   const Value index = op.tensor(2);
   const int64_t dim = op.dim(1, self.rank());
+  check_indices(op, index, dim, at_least_1d(self).dim(dim), false, Code::kInvalidArgument);
   return {reshape(take_along(at_least_1d(self), dim, at_least_1d(index)), index.dims())};
 }
 
-OP("aten::take") {
+OP("aten::take", .distinct = true) {
   const Value self = op.tensor(0);
+  check_flat_indices(op, op.tensor(1), self.type.elements());
   return {take_elements(self, wrapped_offsets(op.tensor(1), self.type.elements()))};
 }
 
@@ -243,9 +254,18 @@ bool selects_nothing(const Values& indices) {
   return true;
 }
 
-Value index(const Value& self, const Values& indices) {
+// Each index against the dimension that it stands for.
+void check_selected(Lowering& op, const Value& self, const Values& indices) {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const auto dim = static_cast<int64_t>(i);
+    if (indices[i]) check_indices(op, indices[i], dim, self.dim(dim), true);
+  }
+}
+
+Value index(Lowering& op, const Value& self, const Values& indices) {
   if (selects_nothing(indices)) return self;
   const Selection selection = select_elements(self, indices);
+  if (selection.result.elements() > 0) check_selected(op, self, indices);
   if (is_empty_gather(self, selection.result.elements())) return self.builder->splat(0.0, selection.result);
   hlo::GatherDims dims;
   dims.offset_dims = selection.window;
@@ -257,7 +277,22 @@ Value index(const Value& self, const Values& indices) {
   return gather(selection.operand, selection.index, dims);
 }
 
-Value index_put(const Value& self, const Values& indices, const Value& values, bool accumulate) {
+// The one mask of an index that holds nothing else, or an empty value. Other masks were replaced by integers.
+Value only_mask(const Values& indices, int64_t& dim) {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i].builder == nullptr) continue;
+    dim = static_cast<int64_t>(i);
+    const bool is_mask = indices[i].dtype() == DType::kPred || indices[i].dtype() == DType::kU8;
+    return is_mask ? hlo::convert(indices[i], DType::kPred) : Value{};
+  }
+  return {};
+}
+
+Value index_put(Lowering& op, bool checks) {
+  const Value self = op.tensor(0);
+  const Values indices = op.tensors(1);
+  const Value values = op.tensor(2);
+  const bool accumulate = op.flag(3);
   if (values.dtype() != self.dtype() && !values.wrapped) {
     self.builder->fail("Index put requires the source and destination dtypes match, got " +
                        std::string(scalar_type_name(self.dtype())) + " for the destination and " +
@@ -268,8 +303,15 @@ Value index_put(const Value& self, const Values& indices, const Value& values, b
     const Value all = broadcast_to(source, self.dims());
     return accumulate ? self + all : all;
   }
+  int64_t mask_dim = 0;
+  if (const Value mask = only_mask(indices, mask_dim)) {
+    Dims places;
+    for (int64_t i = 0; i < mask.rank(); ++i) places.push_back(mask_dim + i);
+    return select(broadcast_in_dim(mask, self.dims(), places), reshape(source, {}), self);
+  }
   const Selection selection = select_elements(self, indices);
   if (selection.result.elements() == 0) return self;
+  if (checks) check_selected(op, self, indices);
   if (self.type.elements() == 0) is_empty_gather(self, selection.result.elements());
   hlo::ScatterDims dims;
   dims.update_window_dims = selection.window;
@@ -287,8 +329,9 @@ Value index_put(const Value& self, const Values& indices, const Value& values, b
 
 }  // namespace
 
-OP("aten::index.Tensor") { return {index(op.tensor(0), op.tensors(1))}; }
-OP("aten::index_put") { return {index_put(op.tensor(0), op.tensors(1), op.tensor(2), op.flag(3))}; }
-OP("aten::_index_put_impl") { return {index_put(op.tensor(0), op.tensors(1), op.tensor(2), op.flag(3))}; }
+OP("aten::index.Tensor", .distinct = true) { return {index(op, op.tensor(0), op.tensors(1))}; }
+OP("aten::index_put", .distinct = true) { return {index_put(op, true)}; }
+// `unsafe` calls come from gradients, whose indices were checked in the forward.
+OP("aten::_index_put_impl", .distinct = true) { return {index_put(op, !op.flag(4))}; }
 
 }  // namespace torch_tpu::ops

@@ -86,13 +86,22 @@ OP("tpu::nonzero") {
   return {coordinates(nonzero_offsets(self, op.integer(1), 0), self.dims())};
 }
 
-OP("tpu::masked_select") {
-  const Value self = flatten(op.tensor(0));
+// (x, mask of its leading dimensions, capacity): x[mask], padded.
+OP("tpu::masked_rows") {
+  const Value self = op.tensor(0);
   const Value mask = flatten(hlo::convert(op.tensor(1), DType::kPred));
   const int64_t capacity = op.integer(2);
-  const Value empty = op.builder().splat(0.0, {self.dtype(), {capacity}});
-  return {scatter_slices(empty, 0, compact_offsets(mask, capacity), self, replace())};
+  Dims rows{mask.dim(0)};
+  Dims dims{capacity};
+  for (int64_t dim = op.tensor(1).rank(); dim < self.rank(); ++dim) {
+    rows.push_back(self.dim(dim));
+    dims.push_back(self.dim(dim));
+  }
+  const Value empty = op.builder().splat(0.0, {self.dtype(), dims});
+  return {scatter_slices(empty, 0, compact_offsets(mask, capacity), reshape(self, rows), replace())};
 }
+
+OP("tpu::first_rows") { return {slice_dim(op.tensor(0), 0, 0, op.integer(1))}; }
 
 OP("aten::nonzero_static") {
   const Value self = op.tensor(0);

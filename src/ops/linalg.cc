@@ -2,6 +2,7 @@
 #include "ops/linalg.h"
 
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -159,6 +160,8 @@ OP("aten::lu_unpack") {
   const Dims batch = batch_dims(lu);
   Values results(3, empty(op.builder(), lu.dtype()));
   if (op.flag(3)) {
+    check_range(op, pivots, 1, lu.dim(-2) + 1, Code::kInvalidArgument,
+                "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.");
     const Value flat = reshape(pivots, Dims{element_count(batch), pivots.dim(-1)});
     results[0] = unstacked(permutation_matrix(flat, lu.dim(-2), lu.dtype()), batch);
   }
@@ -172,6 +175,8 @@ OP("aten::lu_unpack") {
 OP("aten::linalg_lu_solve") {
   const bool left = op.flag(3);
   const Value given = op.tensor(1);
+  check_range(op, given, 1, op.tensor(0).dim(-2) + 1, Code::kInvalidArgument,
+              "Pivots given to lu_solve must all be smaller or equal to LU.size(-2).");
   const auto [lu, b] = broadcast_batches(op.tensor(0), op.tensor(2));
   Dims pivot_dims = batch_dims(lu);
   pivot_dims.push_back(given.dim(-1));

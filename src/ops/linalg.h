@@ -23,6 +23,9 @@ Value upper_part(const Value& x, int64_t offset = 0);
 Value diagonal(const Value& x);
 /// A real value as `dtype`, which may be complex.
 Value as_dtype(const Value& real_value, DType dtype);
+/// Small matrices in double precision, where their loops take the same time and lose nothing; others, and
+/// doubles, as they are, but at least f32.
+Value widened(const Value& x);
 /// |x|^2, real.
 Value squared_modulus(const Value& x);
 

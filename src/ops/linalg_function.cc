@@ -37,20 +37,30 @@ Value taylor(const Value& a) {
 
 }  // namespace
 
-// Scaling and squaring: each matrix is halved until its norm is below one.
+// Scaling and squaring: each matrix is halved until its norm is at most 1/2, where the polynomial has the
+// precision of doubles. Rounding errors double with each squaring, so small matrices are squared in double
+// precision.
 OP("aten::linalg_matrix_exp") {
   const Value a = op.tensor(0);
   if (a.type.elements() == 0) return {a};
-  const Value matrix = linalg::stacked(a);
+  const Value matrix = linalg::widened(linalg::stacked(a));
   const int64_t batch = matrix.dim(0);
   const Value columns = reduce(abs(matrix), Reduction::kSum, Dims{1});
-  const Value norm = reduce(columns, Reduction::kMax, Dims{1});
-  const Value exponent = ceil(log(maximum(norm, like(norm, 1e-30))) * (1.0 / std::log(2.0)));
+  const Value norm = convert(reduce(columns, Reduction::kMax, Dims{1}), DType::kF32);
+  const Value exponent = ceil(log(maximum(norm, like(norm, 1e-30))) * (1.0 / std::log(2.0))) + 1.0;
   const Value halvings = convert(maximum(exponent, like(exponent, 0.0)), DType::kS32);
-  const Value factor = power(like(norm, 0.5), convert(halvings, norm.dtype()));
-  const Value small = matrix * reshape(linalg::as_dtype(factor, a.dtype()), Dims{batch, 1, 1});
+  const auto half_power = [](const Value& count) {  // 2^-count, exactly
+    const Value exponent = 127.0 - count;
+    return bitcast(binary("shift_left", exponent, like(exponent, 23.0)), {DType::kF32, count.dims()});
+  };
+  const Value first = binary("shift_right_arithmetic", halvings, like(halvings, 1.0));
+  const auto per_matrix = [&](const Value& x) {
+    return reshape(linalg::as_dtype(convert(x, real_type(matrix.dtype())), matrix.dtype()),
+                   Dims{batch, 1, 1});
+  };
+  const Value small = matrix * per_matrix(half_power(first)) * per_matrix(half_power(halvings - first));
   const Value most = minimum(reduce(halvings, Reduction::kMax, Dims{0}),
-                             op.builder().splat(int64_t{1100}, {DType::kS32, {}}));
+                             op.builder().splat(int64_t{250}, {DType::kS32, {}}));
   const Values result = while_loop(
       {like(most, 0.0), most, halvings, taylor(small)},
       [](const Values& x) -> Values { return {compare(Compare::kLt, x[0], x[1])}; },
@@ -58,7 +68,7 @@ OP("aten::linalg_matrix_exp") {
         const Value active = reshape(compare(Compare::kLt, x[0], x[2]), Dims{batch, 1, 1});
         return {x[0] + 1.0, x[1], x[2], select(active, linalg::product(x[3], x[3]), x[3])};
       });
-  return {reshape(result[3], a.dims())};
+  return {convert(reshape(result[3], a.dims()), a.dtype())};
 }
 
 // Every driver: the minimum-norm solution through singular values.
@@ -126,7 +136,7 @@ OP("aten::linalg_lstsq") {
           has_values ? linalg::unstacked(svd.s, batch) : empty(op.builder(), real_dtype)};
 }
 
-OP("aten::linalg_cross") {
+OP("aten::linalg_cross", .distinct = true) {
   const Value left = op.tensor(0);
   const Value right = op.tensor(1);
   const Dims dims = broadcast_dims(op.builder(), left.dims(), right.dims());

@@ -64,6 +64,12 @@ Value as_dtype(const Value& real_value, DType dtype) {
   return is_complex(dtype) ? complex(real_value, like(real_value, 0.0)) : convert(real_value, dtype);
 }
 
+Value widened(const Value& x) {
+  constexpr int64_t kMostRows = 64;
+  if (x.dim(-2) > kMostRows || x.dim(-1) > kMostRows) return to_compute(x);
+  return convert(x, is_complex(x.dtype()) ? DType::kC128 : DType::kF64);
+}
+
 Value squared_modulus(const Value& x) {
   if (!is_complex(x.dtype())) return x * x;
   return real(x) * real(x) + imag(x) * imag(x);

@@ -108,6 +108,8 @@ OP("aten::huber_loss_backward") {
 // The logarithms are bounded below by -100, as in torch.
 OP("aten::binary_cross_entropy") {
   const Pair pair = loss_pair(op, 0, 1);
+  check_unit_interval(op, pair.input, "all elements of input should be between 0 and 1");
+  check_unit_interval(op, pair.target, "all elements of target should be between 0 and 1");
   const auto bounded = [](const Value& x) { return hlo::maximum(x, hlo::like(x, -100.0)); };
   const Value loss =
       (pair.target - 1.0) * bounded(hlo::log1p(-pair.input)) - pair.target * bounded(hlo::log(pair.input));

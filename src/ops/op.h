@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "hlo/builder.h"
 #include "ops/call.h"
+#include "ops/numbers.h"
 
 namespace torch_tpu::ops {
 
@@ -39,6 +40,10 @@ struct Traits {
   std::vector<int> structural = {};
   /// Values of Scalar arguments worth a program of their own (pow by 2): Lowering::number sees them.
   std::vector<double> special = {};
+  /// Schema positions of integers (int) that do not shape the program: run-time inputs (Lowering::scalar).
+  std::vector<int> runtime = {};
+  /// Judges the numbers of a call before it is recorded.
+  Accept accept = nullptr;
   /// Draws random bits (Lowering::random_bits) from the generator argument or the device's default.
   bool random = false;
   /// Schema positions of tensors (or tensor lists) that the op changes although its schema does not
@@ -47,6 +52,8 @@ struct Traits {
   /// An out= or in-place form may share no memory with the inputs, not even all of it: the results read
   /// elements at other places (gather, cat, matmul).
   bool distinct = false;
+  /// Gives every element the same value: elements of a written tensor may share memory (an expanded one).
+  bool fills = false;
 };
 
 class Lowering;

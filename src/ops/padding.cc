@@ -101,7 +101,7 @@ Values pad_backward(Lowering& op, bool reflect) {
 
 }  // namespace
 
-OP("aten::constant_pad_nd") {
+OP("aten::constant_pad_nd", .accept = accept_convertible<2>) {
   const Value x = op.tensor(0);
   const std::vector<int64_t> pairs = op.integers(1);
   if (pairs.size() % 2 != 0) {

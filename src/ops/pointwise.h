@@ -51,6 +51,16 @@ inline Value truncate(const Value& x) {
   return hlo::select(hlo::compare(hlo::Compare::kLt, x, 0.0), hlo::ceil(x), hlo::floor(x));
 }
 
+/// x, which compilers may not look through.
+inline Value opaque(const Value& x) {
+  return x.builder->emit_one("stablehlo.optimization_barrier", {x}, x.type);
+}
+
+/// x / number. XLA multiplies by the rounded reciprocal where the divisor is a constant.
+inline Value divided(const Value& x, double number) {
+  return x / opaque(x.builder->splat(number, {x.dtype(), {}}));
+}
+
 inline Value conjugate(const Value& x) {
   return hlo::is_complex(x.dtype()) ? hlo::complex(hlo::real(x), -hlo::imag(x)) : x;
 }

@@ -3,6 +3,7 @@
 
 #include "ops/pool.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -194,7 +195,12 @@ Values fractional_max_pool(Lowering& op, size_t rank) {
 
 Values max_unpool(Lowering& op, size_t rank) {
   const Value x = op.tensor(0);
-  const Dims dims = with_last_dims(x.dims(), per_dimension(op.integers(2), rank));
+  const Dims volume = per_dimension(op.integers(2), rank);
+  const Dims dims = with_last_dims(x.dims(), volume);
+  std::string sizes;
+  for (const int64_t size : volume) sizes += (sizes.empty() ? "" : "x") + std::to_string(size);
+  check_range(op, op.tensor(1), 0, element_count(volume), Code::kInvalidArgument,
+              "Found an invalid max index: {} (output volumes are of size " + sizes + ")");
   return {pool::scatter_in_planes(x, op.tensor(1), dims, rank, false)};
 }
 

@@ -2,9 +2,12 @@
 #include "ops/random.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
+#include "ops/indexing.h"
 #include "ops/pointwise.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 
@@ -75,6 +78,12 @@ Value normal(Lowering& op, DType dtype, const Dims& dims, const Value& mean, con
   return hlo::complex(re, im) + convert(mean, dtype);
 }
 
+void check_deviations(Lowering& op, const Value& std) {
+  if (hlo::is_complex(std.dtype())) op.fail("normal expects standard deviation to be non-complex");
+  op.check(!hlo::compare(hlo::Compare::kGe, std, 0.0), Code::kInvalidArgument,
+           "normal expects all elements of std >= 0.0");
+}
+
 /// True with the probability of a rank-0 f64.
 Value coin(Lowering& op, const Dims& dims, const Value& probability) {
   const Value bits = random_words(op, dims);
@@ -84,43 +93,64 @@ Value coin(Lowering& op, const Dims& dims, const Value& probability) {
 
 /// True with the probability of each element.
 Value coins(Lowering& op, const Dims& dims, const Value& probabilities) {
+  check_unit_interval(op, probabilities, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
   const DType dtype = probabilities.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   return less(unit_uniform(op, dtype, dims), convert(probabilities, dtype));
 }
 
-/// Uniform whole numbers in [from, from + range) of `dtype`; a range of zero means all 64 bits.
-Value whole_numbers(Lowering& op, const Type& type, int64_t from, uint64_t range) {
-  Value number;
-  if (range > 0 && range <= uint64_t{1} << 32) {
-    // The upper half of a 64-bit product is cheaper than a remainder and as fair.
-    const Value wide = convert(random_words(op, type.dims), DType::kU64);
-    number = shift_right(wide * op.builder().splat(static_cast<int64_t>(range), {DType::kU64, {}}), 32);
-  } else {
-    const Value high = convert(random_words(op, type.dims), DType::kU64);
-    const Value low = convert(random_words(op, type.dims), DType::kU64);
-    number = hlo::binary("shift_left", high, like(high, 32)) | low;
-    if (range > 0) {
-      number = hlo::remainder(number, op.builder().splat(static_cast<int64_t>(range), {DType::kU64, {}}));
-    }
-  }
-  const Value shifted = convert(number, DType::kS64) + op.builder().splat(from, {DType::kS64, {}});
-  return convert(shifted, type.dtype);
+double largest_finite(DType dtype) {
+  if (dtype == DType::kF64) return std::numeric_limits<double>::max();
+  if (dtype == DType::kF16) return 65504.0;
+  return dtype == DType::kBF16 ? 0x1.fep127 : std::numeric_limits<float>::max();
 }
 
-/// The largest whole number up to which all are exact.
-int64_t last_whole_number(DType dtype) {
-  if (hlo::is_float(dtype)) return int64_t{1} << (hlo::width_bits(dtype) + 1);
-  if (dtype == DType::kPred) return 1;
-  const int64_t bits = hlo::byte_size(dtype) * 8 - (hlo::is_unsigned(dtype) ? 0 : 1);
-  return bits >= 63 ? INT64_MAX : (int64_t{1} << bits) - 1;
+// --- what torch refuses of the numbers --------------------------------------------------------------
+
+Status accept_interval(const Numbers& numbers) {
+  const double limit = largest_finite(hlo::real_type(numbers.dtype));
+  const double from = numbers.real(1);
+  const double to = numbers.real(2);
+  const std::string name(scalar_type_name(hlo::real_type(numbers.dtype)));
+  if (!(std::abs(from) <= limit)) return invalid_argument("from is out of bounds for " + name);
+  if (!(std::abs(to) <= limit)) return invalid_argument("to is out of bounds for " + name);
+  if (from > to) {
+    return invalid_argument("uniform_ expects to return a [from, to) range, but found from=" +
+                            numbers.text(1) + " > to=" + numbers.text(2));
+  }
+  if (to - from <= limit) return {};
+  return invalid_argument("uniform_ expects to-from <= std::numeric_limits<" + name +
+                          ">::max(), but found to=" + numbers.text(2) + " and from=" + numbers.text(1) +
+                          " which result in to-from to exceed the limit");
 }
 
-Value random_between(Lowering& op, int64_t from, int64_t to) {
-  if (from >= to) {
-    op.fail("random_ expects 'from' to be less than 'to', but got from=" + std::to_string(from) +
-            " >= to=" + std::to_string(to));
-  }
-  return whole_numbers(op, op.tensor(0).type, from, static_cast<uint64_t>(to) - static_cast<uint64_t>(from));
+template <int position>
+Status accept_deviation(const Numbers& numbers) {
+  if (numbers.real(position) >= 0.0) return {};
+  return invalid_argument("normal expects std >= 0.0, but found std " + numbers.text(position));
+}
+
+Status require_positive(const Numbers& numbers, int position, const std::string& kernel,
+                        const std::string& name) {
+  if (numbers.real(position) > 0.0) return {};
+  return invalid_argument(kernel + " expects " + name + " > 0.0, but found " + name + "=" +
+                          numbers.text(position));
+}
+Status accept_log_normal(const Numbers& numbers) {
+  return require_positive(numbers, 2, "log_normal_", "std");
+}
+Status accept_exponential(const Numbers& numbers) {
+  return require_positive(numbers, 1, "exponential_", "lambda");
+}
+Status accept_cauchy(const Numbers& numbers) { return require_positive(numbers, 2, "cauchy_", "sigma"); }
+
+Status accept_geometric(const Numbers& numbers) {
+  if (0 < numbers.real(1) && numbers.real(1) < 1) return {};
+  return invalid_argument("geometric_ expects p to be in (0, 1), but got p=" + numbers.text(1));
+}
+
+Status accept_probability(const Numbers& numbers) {
+  if (0 <= numbers.real(1) && numbers.real(1) <= 1) return {};
+  return invalid_argument("bernoulli_ expects p to be in [0, 1], but got p=" + numbers.text(1));
 }
 
 /// The activation and the noise that belongs to it.
@@ -141,7 +171,7 @@ Values randomized_relu(Lowering& op) {
 
 }  // namespace
 
-OP("aten::uniform", .random = true) {
+OP("aten::uniform", .accept = accept_interval, .random = true) {
   const Value x = op.tensor(0);
   const auto draw = [&](DType dtype) {
     const Value unit = unit_uniform(op, dtype, x.dims());
@@ -158,38 +188,40 @@ OP("aten::uniform", .random = true) {
   return {hlo::complex(re, draw(part))};
 }
 
-OP("aten::normal_functional", .random = true) {
+OP("aten::normal_functional", .accept = accept_deviation<2>, .random = true) {
   const Value x = op.tensor(0);
   const DType compute = compute_dtype(hlo::real_type(x.dtype()));
   return {normal(op, x.dtype(), x.dims(), op.scalar(1, compute), op.scalar(2, compute))};
 }
-OP("aten::normal.Tensor_float", .random = true) {
+OP("aten::normal.Tensor_float", .accept = accept_deviation<1>, .random = true) {
   const Value mean = op.tensor(0);
   return {normal(op, mean.dtype(), mean.dims(), mean, op.scalar(1))};
 }
 OP("aten::normal.float_Tensor", .random = true) {
   const Value std = op.tensor(1);
+  check_deviations(op, std);
   return {normal(op, std.dtype(), std.dims(), op.scalar(0), std)};
 }
 OP("aten::normal.Tensor_Tensor", .random = true) {
   const Value mean = op.tensor(0);
   const Value std = op.tensor(1);
+  check_deviations(op, std);
   return {normal(op, mean.dtype(), hlo::broadcast_dims(op.builder(), mean.dims(), std.dims()), mean, std)};
 }
 
-OP("aten::log_normal", .random = true) {
+OP("aten::log_normal", .accept = accept_log_normal, .random = true) {
   const Value x = op.tensor(0);
   const Value sample = standard_normal(op, compute_dtype(x.dtype()), x.dims());
   return {convert(hlo::exp(op.scalar(1, sample.dtype()) + op.scalar(2, sample.dtype()) * sample), x.dtype())};
 }
 
-OP("aten::exponential", .random = true) {
+OP("aten::exponential", .accept = accept_exponential, .random = true) {
   const Value x = op.tensor(0);
   const Value sample = standard_exponential(op, compute_dtype(x.dtype()), x.dims());
   return {convert(sample / op.scalar(1, sample.dtype()), x.dtype())};
 }
 
-OP("aten::geometric", .random = true) {
+OP("aten::geometric", .accept = accept_geometric, .random = true) {
   const Value x = op.tensor(0);
   const DType compute = hlo::is_float(x.dtype()) ? compute_dtype(x.dtype()) : DType::kF32;
   const Value sample = standard_exponential(op, compute, x.dims());
@@ -197,7 +229,7 @@ OP("aten::geometric", .random = true) {
   return {convert(hlo::maximum(hlo::ceil(sample / rate), like(sample, 1.0)), x.dtype())};
 }
 
-OP("aten::cauchy", .random = true) {
+OP("aten::cauchy", .accept = accept_cauchy, .random = true) {
   const Value x = op.tensor(0);
   const Value unit = positive_uniform(op, compute_dtype(x.dtype()), x.dims());
   const Value slope = hlo::unary("chlo.tan", (unit - 0.5) * std::numbers::pi);
@@ -208,7 +240,7 @@ OP("aten::bernoulli", .random = true) {
   const Value x = op.tensor(0);
   return {convert(coins(op, x.dims(), x), x.dtype())};
 }
-OP("aten::bernoulli.p", .random = true) {
+OP("aten::bernoulli.p", .accept = accept_probability, .random = true) {
   const Value x = op.tensor(0);
   return {convert(coin(op, x.dims(), op.scalar(1, DType::kF64)), x.dtype())};
 }
@@ -217,22 +249,7 @@ OP("aten::bernoulli.Tensor", .random = true) {
   return {convert(coins(op, x.dims(), op.tensor(1)), x.dtype())};
 }
 
-OP("aten::random.from", .random = true) {
-  const int64_t from = op.integer(1);
-  if (op.has(2)) return {random_between(op, from, op.integer(2))};
-  // Everything from `from` on, the last number included; a range of 2^64 wraps to zero.
-  const Value x = op.tensor(0);
-  const uint64_t range =
-      static_cast<uint64_t>(last_whole_number(x.dtype())) - static_cast<uint64_t>(from) + 1;
-  return {whole_numbers(op, x.type, from, range)};
-}
-OP("aten::random.to", .random = true) { return {random_between(op, 0, op.integer(1))}; }
-OP("aten::random", .random = true) {
-  const Value x = op.tensor(0);
-  return {whole_numbers(op, x.type, 0, static_cast<uint64_t>(last_whole_number(x.dtype())) + 1)};
-}
-
-OP("aten::native_dropout", .random = true) {
+OP("aten::native_dropout", .accept = accept_probability, .random = true) {
   const Value x = op.tensor(0);
   if (op.has(2) && !op.flag(2)) return {x, op.builder().splat(1.0, {DType::kPred, x.dims()})};
   const Value keep = 1.0 - op.scalar(1, DType::kF64);
@@ -251,23 +268,5 @@ OP("aten::native_dropout_backward") {
 
 OP("aten::rrelu_with_noise_functional", .random = true) { return randomized_relu(op); }
 OP("aten::rrelu_with_noise", .random = true, .writes = {1}) { return randomized_relu(op); }
-
-OP("aten::randperm.generator_out", .random = true) {
-  // Random keys with the index in their low bits: one sort of one array.
-  const int64_t n = op.integer(0);
-  const DType dtype = op.dtype(2).value();
-  const Type type{DType::kS64, {n}};
-  if (n < 2) return {convert(op.builder().iota(type, 0), dtype)};
-  int index_bits = 1;
-  while ((int64_t{1} << index_bits) < n) ++index_bits;
-  const Value high = convert(random_words(op, type.dims), DType::kS64);
-  const Value low = convert(random_words(op, type.dims), DType::kS64);
-  const Value random = hlo::binary("shift_left", high, like(high, 32)) | low;
-  const int64_t mask = (int64_t{1} << index_bits) - 1;
-  const Value keys = (random & op.builder().splat(~mask, type)) | op.builder().iota(type, 0);
-  const Value sorted =
-      hlo::sort({keys}, 0, false, [](const Values& x) -> Values { return {less(x[0], x[1])}; })[0];
-  return {convert(sorted & op.builder().splat(mask, type), dtype)};
-}
 
 }  // namespace torch_tpu::ops

@@ -240,6 +240,13 @@ Value binomial(Lowering& op, const Value& count, const Value& probability) {
 
 // --- multinomial ------------------------------------------------------------------------------------
 
+void check_weights(Lowering& op, const Value& weights) {
+  op.check(less(weights, 0.0) | !hlo::is_finite(weights), Code::kInvalidArgument,
+           "probability tensor contains either `inf`, `nan` or element < 0");
+  op.check(!greater(hlo::reduce(weights, hlo::Reduction::kSum, Dims{1}), 0.0), Code::kInvalidArgument,
+           "invalid multinomial distribution (sum of probabilities <= 0)");
+}
+
 /// With replacement: the first category whose cumulative weight passes a uniform share of the total.
 Value categories_with_replacement(Lowering& op, const Value& weights, int64_t samples) {
   const int64_t rows = weights.dim(0);
@@ -322,6 +329,7 @@ OP("aten::_sample_dirichlet", .random = true) {
 
 OP("aten::poisson", .random = true) {
   const Value rate = op.tensor(0);
+  op.check(less(rate, 0.0), Code::kInvalidArgument, "invalid Poisson rate, expected rate to be non-negative");
   return {convert(poisson(op, to_compute(rate)), rate.dtype())};
 }
 
@@ -335,9 +343,11 @@ OP("aten::binomial", .random = true) {
 OP("aten::multinomial", .random = true) {
   const Value weights = to_compute(op.tensor(0));
   const int64_t samples = op.integer(1);
+  if (samples <= 0) op.fail("cannot sample n_sample <= 0 samples");
   const int64_t rows = weights.rank() == 2 ? weights.dim(0) : 1;
   const Value table = hlo::reshape(weights, Dims{rows, weights.dim(-1)});
   const bool independent = op.flag(2) && samples > 1;
+  check_weights(op, table);
   const Value drawn = independent ? categories_with_replacement(op, table, samples)
                                   : categories_without_replacement(op, table, samples);
   const Dims dims = weights.rank() == 2 ? Dims{rows, samples} : Dims{samples};

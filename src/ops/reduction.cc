@@ -3,8 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/indexing.h"
 #include "ops/op.h"
-#include "ops/promotion.h"
+#include "ops/pointwise.h"
 #include "ops/require.h"
 
 namespace torch_tpu::ops {
@@ -82,7 +83,7 @@ Value mean(Lowering& op, const Dims& dims, bool keepdim, int dtype_arg) {
   }
   const Value terms = to_compute(hlo::convert(x, dtype));
   const Value total = reduced(terms, Reduction::kSum, dims, keepdim);
-  return hlo::convert(total / static_cast<double>(count(x, dims)), dtype);
+  return hlo::convert(divided(total, static_cast<double>(count(x, dims))), dtype);
 }
 
 Value extremum(const Value& x, bool largest, const Dims& dims, bool keepdim) {
@@ -161,12 +162,12 @@ Moments moments(Lowering& op, bool keepdim) {
   const Dims dims = op.dims_or_all(1, x.rank());
   const Value wide = to_compute(x);
   const double size = static_cast<double>(count(x, dims));
-  const Value mean = hlo::reduce_keep(wide, Reduction::kSum, dims) / size;
+  const Value mean = divided(hlo::reduce_keep(wide, Reduction::kSum, dims), size);
   const Value centered = wide - mean;
   Value squares = hlo::real(centered) * hlo::real(centered);
   if (hlo::is_complex(dtype)) squares = squares + hlo::imag(centered) * hlo::imag(centered);
   const Value sum = reduced(squares, Reduction::kSum, dims, keepdim);
-  Value divisor = op.builder().splat(std::max(size - 1, 0.0), {sum.dtype(), {}});
+  Value divisor = opaque(op.builder().splat(std::max(size - 1, 0.0), {sum.dtype(), {}}));
   if (op.has(2)) divisor = hlo::maximum(size - op.scalar(2, sum.dtype()), hlo::like(divisor, 0.0));
   Dims kept = mean.dims();
   if (!keepdim) {
@@ -339,6 +340,7 @@ OP("aten::hash_tensor") {
   return {hlo::reshape(result, kept)};
 }
 
+// Rounded to the dtype at each step, as ATen composes it: the gradient magnifies differences of the result.
 OP("aten::logsumexp") {
   const Value x = to_inexact(op, op.tensor(0));
   const bool keepdim = op.flag(2);
@@ -349,8 +351,10 @@ OP("aten::logsumexp") {
   const Value finite = hlo::compare(Compare::kLt, hlo::abs(largest), std::numeric_limits<double>::infinity());
   Value shift = hlo::select(finite | hlo::is_nan(largest), largest, hlo::like(largest, 0.0));
   if (hlo::is_complex(x.dtype())) shift = hlo::complex(shift, hlo::like(shift, 0.0));
-  const Value sum = reduced(hlo::exp(wide - shift), Reduction::kSum, dims, keepdim);
-  return {hlo::convert(hlo::log(sum) + hlo::reshape(shift, sum.dims()), x.dtype())};
+  const auto round = [&](const Value& value) { return rounded(value, x.dtype()); };
+  const Value terms = round(hlo::exp(round(wide - shift)));
+  const Value sum = round(reduced(terms, Reduction::kSum, dims, keepdim));
+  return {hlo::convert(round(hlo::log(sum)) + hlo::reshape(shift, sum.dims()), x.dtype())};
 }
 
 }  // namespace torch_tpu::ops

@@ -45,9 +45,20 @@ void check_indices(Lowering& op, const Value& index, int64_t dim, int64_t size, 
                   std::to_string(size));
 }
 
+void check_flat_indices(Lowering& op, const Value& index, int64_t elements) {
+  check_range(
+      op, index, -elements, elements, Code::kIndexError,
+      "out of range: tried to access index {} on a tensor of " + std::to_string(elements) + " elements.");
+}
+
 void check_divisor(Lowering& op, const Value& divisor) {
   if (!hlo::is_integer(divisor.dtype()) || divisor.type.elements() == 0) return;
   op.check(compare(hlo::Compare::kEq, divisor, 0.0), Code::kInvalidArgument, "ZeroDivisionError");
+}
+
+void check_unit_interval(Lowering& op, const Value& x, const std::string& message) {
+  const Value inside = compare(hlo::Compare::kGe, x, 0.0) & compare(hlo::Compare::kLe, x, 1.0);
+  op.check(!inside, Code::kInvalidArgument, message);
 }
 
 }  // namespace torch_tpu::ops

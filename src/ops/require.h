@@ -22,7 +22,11 @@ void check_indices(Lowering& op, const Value& index, int64_t dim, int64_t size, 
 /// The same bounds with wording of one's own; "{}" stands for the bad index.
 void check_range(Lowering& op, const Value& index, int64_t low, int64_t high, Code code,
                  const std::string& message);
+/// Checks indices into all the elements of a tensor, which may count from the end.
+void check_flat_indices(Lowering& op, const Value& index, int64_t elements);
 /// Checks, when the program runs, that no element of an integer divisor is zero, as the CPU does.
 void check_divisor(Lowering& op, const Value& divisor);
+/// Checks, when the program runs, that all elements are in [0, 1]; NaN is not. A RuntimeError.
+void check_unit_interval(Lowering& op, const Value& x, const std::string& message);
 
 }  // namespace torch_tpu::ops

@@ -12,24 +12,42 @@ using hlo::Compare;
 using hlo::Reduction;
 
 // By doubling: after k steps every element holds the combination of the last 2^k up to itself.
-Value scan(const Value& x, int64_t dim, const Value& init, const hlo::Region& combine) {
-  if (x.rank() == 0 || x.type.elements() == 0 || x.dim(dim) == 1) return x;
+Values scan(const Values& operands, int64_t dim, const Values& inits, const hlo::Region& combine) {
+  const Value& x = operands[0];
+  if (x.rank() == 0 || x.type.elements() == 0 || x.dim(dim) == 1) return operands;
   Builder& builder = *x.builder;
+  const size_t count = operands.size();
   const int64_t size = x.dim(dim);
   const Type index{DType::kS32, {}};
+  // State: the distance, the operands, the neutral elements.
+  Values state{builder.splat(int64_t{1}, index)};
+  state.insert(state.end(), operands.begin(), operands.end());
+  state.insert(state.end(), inits.begin(), inits.end());
   const auto unfinished = [&](const Values& v) -> Values {
     return {hlo::compare(Compare::kLt, v[0], static_cast<double>(size))};
   };
   const auto step = [&](const Values& v) -> Values {
     Dims low(x.dims().size(), 0);
     low[dim] = size;
-    const Value padded = hlo::pad(v[1], v[2], low, Dims(x.dims().size(), 0));
     Values starts(x.dims().size(), builder.splat(int64_t{0}, index));
     starts[dim] = static_cast<double>(size) - v[0];
-    const Value earlier = hlo::dynamic_slice(padded, starts, x.dims());
-    return {v[0] * 2.0, combine({earlier, v[1]})[0], v[2]};
+    Values pairs;
+    for (size_t i = 1; i <= count; ++i) {
+      const Value padded = hlo::pad(v[i], v[count + i], low, Dims(x.dims().size(), 0));
+      pairs.push_back(hlo::dynamic_slice(padded, starts, x.dims()));
+    }
+    pairs.insert(pairs.end(), v.begin() + 1, v.begin() + 1 + count);
+    Values next = combine(pairs);
+    next.insert(next.begin(), v[0] * 2.0);
+    next.insert(next.end(), v.begin() + 1 + count, v.end());
+    return next;
   };
-  return hlo::while_loop({builder.splat(int64_t{1}, index), x, init}, unfinished, step)[1];
+  const Values end = hlo::while_loop(state, unfinished, step);
+  return Values(end.begin() + 1, end.begin() + 1 + count);
+}
+
+Value scan(const Value& x, int64_t dim, const Value& init, const hlo::Region& combine) {
+  return scan(Values{x}, dim, Values{init}, combine)[0];
 }
 
 namespace {
@@ -78,32 +96,39 @@ Values cumulative_extremum(Lowering& op, int dim_arg, Reduction kind) {
   return {values, hlo::convert(last, DType::kS64)};
 }
 
-/// log(exp(a) + exp(b)): torch's formulas, which keep infinities and let NaN through.
+/// log(exp(a) + exp(b)) of complex numbers: torch's formula, which keeps infinities and lets NaN through.
 Values log_add_exp(const Values& v) {
   const Value a = v[0];
   const Value b = v[1];
-  const double infinity = std::numeric_limits<double>::infinity();
-  if (!hlo::is_complex(a.dtype())) {
-    const Value larger = hlo::select(hlo::compare(Compare::kGt, a, b) | hlo::is_nan(a), a, b);
-    const Value smaller = hlo::select(hlo::compare(Compare::kLt, a, b) | hlo::is_nan(a), a, b);
-    const Value same_infinity =
-        hlo::compare(Compare::kEq, smaller, larger) & hlo::compare(Compare::kEq, hlo::abs(larger), infinity);
-    return {hlo::select(same_infinity, larger, hlo::log1p(hlo::exp(smaller - larger)) + larger)};
-  }
   const Value real_a = hlo::real(a);
   const Value real_b = hlo::real(b);
   const Value a_larger = hlo::compare(Compare::kGe, real_a, real_b) | hlo::is_nan(real_a);
   const Value larger = hlo::select(a_larger, a, b);
   const Value smaller = hlo::select(a_larger, b, a);
-  const Value both_zero = hlo::compare(Compare::kEq, hlo::real(larger), -infinity);
+  const Value both_zero =
+      hlo::compare(Compare::kEq, hlo::real(larger), -std::numeric_limits<double>::infinity());
   return {hlo::select(both_zero, larger, hlo::log1p(hlo::exp(smaller - larger)) + larger)};
+}
+
+/// Sums of exp(x - maximum), as pairs (maximum, sum): one rounding of the maximum's size, at the end.
+Values add_scaled(const Values& v) {
+  const Value largest = hlo::maximum(v[0], v[2]);
+  const auto scaled = [&](const Value& maximum, const Value& sum) {
+    // The maximum itself, which may be infinite, counts once.
+    return hlo::select(hlo::compare(Compare::kEq, maximum, largest), sum, sum * hlo::exp(maximum - largest));
+  };
+  return {largest, scaled(v[0], v[1]) + scaled(v[2], v[3])};
 }
 
 Value log_cumulative_sum(Lowering& op) {
   const Value x = op.tensor(0);
+  const int64_t dim = op.dim(1, x.rank());
   const Value terms = to_compute(x);
-  const Value init = op.builder().splat(-std::numeric_limits<double>::infinity(), {terms.dtype(), {}});
-  return hlo::convert(scan(terms, op.dim(1, x.rank()), init, log_add_exp), x.dtype());
+  const Value least = op.builder().splat(-std::numeric_limits<double>::infinity(), {terms.dtype(), {}});
+  if (hlo::is_complex(x.dtype())) return scan(terms, dim, least, log_add_exp);
+  const Values end =
+      scan(Values{terms, hlo::like(terms, 1.0)}, dim, Values{least, hlo::like(least, 0.0)}, add_scaled);
+  return hlo::convert(end[0] + hlo::log(end[1]), x.dtype());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "ops/indexing.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -70,7 +71,9 @@ struct Elements {
 
   explicit Elements(Lowering& op) : self(op.tensor(0)), index(at_least_1d(op.tensor(2))) {
     dim = op.dim(1, self.rank());
-    offsets = element_offsets(index, at_least_1d(self).dims(), dim);
+    const Dims dims = at_least_1d(self).dims();
+    check_indices(op, index, dim, dims[dim], false, Code::kInvalidArgument);
+    offsets = element_offsets(index, dims, dim);
   }
   Scatter scatter() const {
     return [this](const Value& x, const Value& updates, const Region& combine) {
@@ -92,33 +95,33 @@ struct Elements {
 
 }  // namespace
 
-OP("aten::scatter.src") {
+OP("aten::scatter.src", .distinct = true) {
   const Elements elements(op);
   return {elements.write(elements.source(op.tensor(3)))};
 }
 
-OP("aten::scatter.value") {
+OP("aten::scatter.value", .accept = accept_convertible<3>, .distinct = true) {
   const Elements elements(op);
   return {elements.write(elements.source(op, 3))};
 }
 
-OP("aten::scatter.reduce") {
+OP("aten::scatter.reduce", .distinct = true) {
   const Elements elements(op);
   return {
       scatter_reduce(op, elements.self, elements.source(op.tensor(3)), op.text(4), true, elements.scatter())};
 }
 
-OP("aten::scatter.value_reduce") {
+OP("aten::scatter.value_reduce", .distinct = true) {
   const Elements elements(op);
   return {scatter_reduce(op, elements.self, elements.source(op, 3), op.text(4), true, elements.scatter())};
 }
 
-OP("aten::scatter_add") {
+OP("aten::scatter_add", .distinct = true) {
   const Elements elements(op);
   return {accumulate(elements.self, elements.source(op.tensor(3)), Reduction::kSum, elements.scatter())};
 }
 
-OP("aten::scatter_reduce.two") {
+OP("aten::scatter_reduce.two", .distinct = true) {
   const Elements elements(op);
   const Value source = elements.source(op.tensor(3));
   return {scatter_reduce(op, elements.self, source, op.text(4), op.flag(5), elements.scatter())};
@@ -139,6 +142,15 @@ struct Slices {
     op.fail(name + "_(): Expected dtype int32/int64 for index but got: " +
             std::string(scalar_type_name(index.dtype())));
   }
+  /// Indices are checked where they write something.
+  void check(Lowering& op, Code code, const std::string& message) const {
+    if (self.type.elements() > 0) check_range(op, index, 0, size(), code, message);
+  }
+  int64_t size() const { return at_least_1d(self).dim(dim); }
+  std::string bounds() const {
+    return "index {} is out of bounds for dimension " + std::to_string(dim) + " with size " +
+           std::to_string(size());
+  }
   Value source(const Value& all) const {
     Dims dims = at_least_1d(self).dims();
     dims[dim] = index.dim(0);
@@ -156,22 +168,29 @@ struct Slices {
 
 }  // namespace
 
-OP("aten::index_add", .special = {1.0}) {
+OP("aten::index_add", .special = {1.0}, .distinct = true) {
   const Slices slices(op, "index_add");
+  if (slices.self.rank() > 1) {
+    slices.check(op, Code::kInvalidArgument, slices.bounds());
+  } else {
+    slices.check(op, Code::kIndexError, "index out of range in self: {}");
+  }
   Value source = to_compute(hlo::convert(slices.source(op.tensor(3)), slices.self.dtype()));
   if (op.number(4) != 1.0) source = source * op.scalar(4, source.dtype());
   const Value sum = slices.apply(to_compute(slices.self), source, hlo::combiner(Reduction::kSum));
   return {hlo::convert(sum, slices.self.dtype())};
 }
 
-OP("aten::index_copy") {
+OP("aten::index_copy", .distinct = true) {
   const Slices slices(op, "index_copy");
+  slices.check(op, Code::kIndexError, "index_copy_(): " + slices.bounds());
   return {
       slices.apply(slices.self, hlo::convert(slices.source(op.tensor(3)), slices.self.dtype()), replace())};
 }
 
-OP("aten::index_reduce") {
+OP("aten::index_reduce", .distinct = true) {
   const Slices slices(op, "index_reduce");
+  slices.check(op, Code::kIndexError, "index out of range in self: {}");
   const Value source = slices.source(op.tensor(3));
   return {scatter_reduce(op, slices.self, source, op.text(4), op.flag(5), slices.scatter())};
 }
@@ -183,6 +202,7 @@ Value index_fill(Lowering& op, const Value& value) {
   const Value self = at_least_1d(op.tensor(0));
   const int64_t dim = op.dim(1, self.rank());
   const int64_t size = self.dim(dim);
+  if (self.type.elements() > 0) check_indices(op, op.tensor(2), dim, size, true);
   const Value index = wrapped_offsets(flatten(op.tensor(2)), size);
   Builder& builder = op.builder();
   const Value mask = scatter_slices(builder.splat(0.0, {DType::kPred, {size}}), 0, index,
@@ -193,13 +213,16 @@ Value index_fill(Lowering& op, const Value& value) {
 
 }  // namespace
 
-OP("aten::index_fill.int_Scalar") { return {index_fill(op, op.scalar(3, op.tensor(0).dtype()))}; }
-OP("aten::index_fill.int_Tensor") {
+OP("aten::index_fill.int_Scalar", .accept = accept_convertible<3>, .distinct = true) {
+  return {index_fill(op, op.scalar(3, op.tensor(0).dtype()))};
+}
+OP("aten::index_fill.int_Tensor", .distinct = true) {
   return {index_fill(op, hlo::convert(reshape(op.tensor(3), {}), op.tensor(0).dtype()))};
 }
 
-OP("aten::put") {
+OP("aten::put", .distinct = true) {
   const Value self = op.tensor(0);
+  check_flat_indices(op, op.tensor(1), self.type.elements());
   const Value index = flatten(wrapped_offsets(op.tensor(1), self.type.elements()));
   const Value source = flatten(hlo::convert(op.tensor(2), self.dtype()));
   if (source.dim(0) != index.dim(0)) {
@@ -221,6 +244,10 @@ OP("aten::masked_scatter") {
   const Value self = broadcast_to(op.tensor(0), dims);
   const Value mask = flatten(broadcast_to(mask_argument, dims));
   const Value source = flatten(op.tensor(2));
+  const Value ones = hlo::convert(mask, DType::kS64);
+  const Value written = reduce(ones, Reduction::kSum, Dims{0});
+  op.check(compare(Compare::kGt, written, static_cast<double>(source.dim(0))), Code::kInvalidArgument,
+           "Number of elements of source < number of ones in mask");
   if (source.type.elements() == 0 || self.type.elements() == 0) return {self};
   const Value taken = take_elements(source, compact_offsets(mask, source.dim(0)));
   return {reshape(select(mask, hlo::convert(taken, self.dtype()), flatten(self)), dims)};

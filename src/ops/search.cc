@@ -1,6 +1,7 @@
 // Operators that look values up in sorted or unsorted lists.
 #include "ops/indexing.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 
@@ -59,7 +60,11 @@ Value search(Lowering& op, const Value& sequence, const Value& values, bool narr
 
 Value searchsorted(Lowering& op) {
   Value sequence = op.tensor(0);
-  if (op.has(5)) sequence = take_along(sequence, sequence.rank() - 1, op.tensor(5));
+  if (op.has(5)) {
+    check_range(op, op.tensor(5), 0, sequence.dim(-1), Code::kInvalidArgument,
+                "torch.searchsorted(): sorter index out of range: {}");
+    sequence = take_along(sequence, sequence.rank() - 1, op.tensor(5));
+  }
   const bool right = op.flag(3) || op.text(4) == "right";
   return search(op, sequence, op.tensor(1), op.flag(2), right);
 }

@@ -60,6 +60,15 @@ struct Segments {
   Value divisor(DType dtype) const { return reshape(hlo::convert(lengths, dtype), Dims{count, 1}); }
 };
 
+void check_lengths(Lowering& op, const Value& lengths, const Value& data) {
+  op.check(compare(Compare::kLt, lengths, 0.0), Code::kInvalidArgument, "lengths contains negative value!");
+  const Value sum = reduce(hlo::convert(lengths, DType::kS64), Reduction::kSum, Dims{lengths.rank() - 1});
+  op.check(compare(Compare::kNe, sum, static_cast<double>(data.dim(lengths.rank() - 1))),
+           Code::kInvalidArgument,
+           "segment_reduce(): Expected all rows of lengths along axis to sum to "
+           "data.size(lengths.dim()-1) when !unsafe.");
+}
+
 Reduction kind_of(const std::string& reduce) {
   if (reduce == "max") return Reduction::kMax;
   if (reduce == "min") return Reduction::kMin;
@@ -71,6 +80,7 @@ Reduction kind_of(const std::string& reduce) {
 OP("aten::segment_reduce") {
   const Value data = op.tensor(0);
   const std::string reduce = op.text(1);
+  if (op.has(2) && !op.flag(6)) check_lengths(op, op.tensor(2), data);
   const Segments segments(op, data, 2, 4, op.dim(5, data.rank()));
   const Value& rows = segments.rows;
   const Reduction kind = kind_of(reduce);

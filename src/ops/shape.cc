@@ -40,7 +40,7 @@ Value join(Lowering& op, const Values& tensors, int64_t dim) {
 
 }  // namespace
 
-OP("aten::cat") { return {join(op, op.tensors(0), op.integer(1))}; }
+OP("aten::cat", .distinct = true) { return {join(op, op.tensors(0), op.integer(1))}; }
 
 OP("aten::stack") {
   const Values tensors = op.tensors(0);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "ops/indexing.h"
 #include "ops/pointwise.h"
 
 namespace torch_tpu::ops {
@@ -54,23 +55,24 @@ Value log_normal_cdf(const Value& x) {
   return select(less(x, -1.0), tail, log1p(erfc(t) * -0.5));
 }
 
-/// The quantile of the normal distribution; rational approximations of ndtri in the Cephes library.
-Value normal_quantile(const Value& p) {
-  constexpr double kTail = 0.13533528323661269189;  // exp(-2)
-  const Value lower = compare(Compare::kLe, p, 1.0 - kTail);
-  const Value y = select(lower, p, 1.0 - p);
+// The quantile of the normal distribution, by the rational approximations of ndtri in the Cephes library.
+constexpr double kTail = 0.13533528323661269189;  // exp(-2): both tails are less probable than this
 
-  const Value centre = y - 0.5;
+/// The quantile of 0.5 + `centre` between the tails.
+Value central_quantile(const Value& centre) {
   const Value square = centre * centre;
-  const Value p0 =
+  const Value p =
       polynomial(square, {-5.99633501014107895267E1, 9.80010754185999661536E1, -5.66762857469070293439E1,
                           1.39312609387279679503E1, -1.23916583867381258016E0});
-  const Value q0 =
+  const Value q =
       polynomial(square, {1.0, 1.95448858338141759834E0, 4.67627912898881538453E0, 8.63602421390890590575E1,
                           -2.25462687854119370527E2, 2.00260212380060660359E2, -8.20372256168333339912E1,
                           1.59056225126211695515E1, -1.18331621121330003142E0});
-  const Value middle = (centre + centre * (square * p0 / q0)) * 2.50662827463100050242;  // sqrt(2 pi)
+  return (centre + centre * (square * p / q)) * 2.50662827463100050242;  // sqrt(2 pi)
+}
 
+/// Minus the quantile of y, the probability of a tail.
+Value tail_quantile(const Value& y) {
   const Value x = hlo::sqrt(-2.0 * log(y));
   const Value z = 1.0 / x;
   const Value p1 =
@@ -89,13 +91,30 @@ Value normal_quantile(const Value& p) {
       polynomial(z, {1.0, 6.02427039364742014255E0, 3.67983563856160859403E0, 1.37702099489081330271E0,
                      2.16236993594496635890E-1, 1.34204006088543189037E-2, 3.28014464682127739104E-4,
                      2.89247864745380683936E-6, 6.79019408009981274425E-9});
-  const Value near_tail = less(x, 8.0);
-  const Value ratio = select(near_tail, p1, p2) / select(near_tail, q1, q2);
-  const Value outer = x - log(x) / x - z * ratio;
-  const Value result = select(greater(y, kTail), middle, select(lower, -outer, outer));
+  const Value near = less(x, 8.0);
+  return x - log(x) / x - z * (select(near, p1, p2) / select(near, q1, q2));
+}
+
+Value normal_quantile(const Value& p) {
+  const Value lower = compare(Compare::kLe, p, 1.0 - kTail);
+  const Value y = select(lower, p, 1.0 - p);
+  const Value outer = tail_quantile(y);
+  const Value result = select(greater(y, kTail), central_quantile(y - 0.5), select(lower, -outer, outer));
   const Value outside = less(p, 0.0) | greater(p, 1.0) | is_nan(p);
   return select(equal(p, 0.0), -infinity(p),
                 select(equal(p, 1.0), infinity(p), select(outside, quiet_nan(p), result)));
+}
+
+/// erfinv(y) = quantile((1 + y) / 2) / sqrt(2), where the tail's probability is (1 - |y|) / 2. In double
+/// precision, because the gradient exp(erfinv(y)^2) magnifies the last bit of the result.
+Value inverse_erf(const Value& argument) {
+  const Value y = hlo::convert(argument, DType::kF64);
+  const Value size = hlo::abs(y);
+  const Value outer = tail_quantile((1.0 - size) * 0.5);
+  const Value tail = select(less(y, 0.0), -outer, outer);
+  const Value result = select(less(size, 1.0 - 2.0 * kTail), central_quantile(y * 0.5), tail) * (sqrt2 * 0.5);
+  const Value end = select(equal(size, 1.0), y * INFINITY, quiet_nan(y));
+  return hlo::convert(select(less(size, 1.0), result, end), argument.dtype());
 }
 
 Value digamma(const Value& x) {
@@ -107,7 +126,8 @@ Value digamma(const Value& x) {
 /// Reflection below one half, recurrence up to six, then the asymptotic series.
 Value trigamma(const Value& x) {
   const Value mirrored = less(x, 0.5);
-  const Value sine = hlo::sin((x - hlo::floor(x)) * pi);
+  // The sine has the period of the poles; the distance to the nearest one is exact.
+  const Value sine = hlo::sin((x - hlo::unary("round_nearest_even", x)) * pi);
   Value y = select(mirrored, 1.0 - x, x);
   Value sum = like(x, 0.0);
   for (int step = 0; step < 6; ++step) {
@@ -178,11 +198,14 @@ Value zeta(const Value& order, const Value& base) {
   return select(equal(x, 1.0), infinity(x), select(less(x, 1.0), quiet_nan(x), inside));
 }
 
-Value polygamma(int64_t n, const Value& x) {
+/// x rounded to `dtype` for good, with its denormals.
+Value stored(const Value& x, DType dtype) { return hlo::convert(opaque(hlo::convert(x, dtype)), x.dtype()); }
+
+Value polygamma(int64_t n, const Value& x, DType dtype) {
   if (n == 0) return digamma(x);
   if (n == 1) return trigamma(x);
   const double factorial = std::tgamma(static_cast<double>(n) + 1.0);
-  return (n % 2 == 1 ? factorial : -factorial) * zeta(like(x, static_cast<double>(n + 1)), x);
+  return (n % 2 == 1 ? factorial : -factorial) * stored(zeta(like(x, static_cast<double>(n + 1)), x), dtype);
 }
 
 Value entropy(const Value& x) {
@@ -196,14 +219,20 @@ Value product_or_zero(const Value& x, const Value& y, const Value& factor) {
   const Value product = x * factor;
   return select(is_nan(y), quiet_nan(product), select(equal(x, 0.0), like(product, 0.0), product));
 }
-Value x_log_y(const Value& x, const Value& y) { return product_or_zero(x, y, log(y)); }
-Value x_log1p_y(const Value& x, const Value& y) { return product_or_zero(x, y, log1p(y)); }
+
+/// x * log(y), where the logarithm is rounded before it is a factor, as in ATen's kernels.
+Value times_log(const Lowering& op, const Value& x, const Value& y, Value (*logarithm)(const Value&)) {
+  const DType dtype = inexact_type(op, {x, y});
+  return inexact_binary(op, x, y, [&](const Value& a, const Value& b) {
+    return product_or_zero(a, b, rounded(logarithm(b), dtype));
+  });
+}
 
 }  // namespace
 
 INEXACT_UNARY("aten::erf", hlo::erf(x))
 INEXACT_UNARY("aten::erfc", erfc(x))
-INEXACT_UNARY("aten::erfinv", hlo::unary("chlo.erf_inv", x))
+INEXACT_UNARY("aten::erfinv", inverse_erf(x))
 INEXACT_UNARY("aten::special_erfcx", scaled_erfc(x))
 INEXACT_UNARY("aten::special_log_ndtr", log_normal_cdf(x))
 INEXACT_UNARY("aten::special_ndtri", normal_quantile(x))
@@ -225,7 +254,8 @@ OP("aten::mvlgamma") {
 OP("aten::polygamma") {
   const int64_t n = op.integer(0);
   if (n < 0) op.fail("polygamma(n, x) does not support negative n.");
-  return {inexact_unary(op, op.tensor(1), [&](const Value& x) { return polygamma(n, x); })};
+  const DType dtype = to_inexact(op, op.tensor(1)).dtype();
+  return {inexact_unary(op, op.tensor(1), [&](const Value& x) { return polygamma(n, x, dtype); })};
 }
 
 #define INEXACT_BINARY(name, a, b, function)                                                          \
@@ -236,11 +266,11 @@ OP("aten::polygamma") {
 INEXACT_BINARY("aten::special_zeta", op.tensor(0), op.tensor(1), zeta)
 INEXACT_BINARY("aten::special_zeta.other_scalar", op.tensor(0), op.scalar(1), zeta)
 INEXACT_BINARY("aten::special_zeta.self_scalar", op.scalar(0), op.tensor(1), zeta)
-INEXACT_BINARY("aten::xlogy.Tensor", op.tensor(0), op.tensor(1), x_log_y)
-INEXACT_BINARY("aten::xlogy.Scalar_Other", op.tensor(0), op.scalar(1), x_log_y)
-INEXACT_BINARY("aten::xlogy.Scalar_Self", op.scalar(0), op.tensor(1), x_log_y)
-INEXACT_BINARY("aten::special_xlog1py", op.tensor(0), op.tensor(1), x_log1p_y)
-INEXACT_BINARY("aten::special_xlog1py.other_scalar", op.tensor(0), op.scalar(1), x_log1p_y)
-INEXACT_BINARY("aten::special_xlog1py.self_scalar", op.scalar(0), op.tensor(1), x_log1p_y)
+OP("aten::xlogy.Tensor") { return {times_log(op, op.tensor(0), op.tensor(1), log)}; }
+OP("aten::xlogy.Scalar_Other") { return {times_log(op, op.tensor(0), op.scalar(1), log)}; }
+OP("aten::xlogy.Scalar_Self") { return {times_log(op, op.scalar(0), op.tensor(1), log)}; }
+OP("aten::special_xlog1py") { return {times_log(op, op.tensor(0), op.tensor(1), log1p)}; }
+OP("aten::special_xlog1py.other_scalar") { return {times_log(op, op.tensor(0), op.scalar(1), log1p)}; }
+OP("aten::special_xlog1py.self_scalar") { return {times_log(op, op.scalar(0), op.tensor(1), log1p)}; }
 
 }  // namespace torch_tpu::ops

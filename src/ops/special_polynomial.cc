@@ -19,8 +19,11 @@ using hlo::sin;
 /// The value of degree k from x, j = k - 1, the values of degree k - 2 (p) and k - 1 (q).
 using Step = Value (*)(const Value& x, const Value& j, const Value& p, const Value& q);
 
-/// Degree zero is one, degree one is `first`. Elements of degree below two leave the loop at once.
-Value recurrence(const Value& x, const Value& degree, const Value& first, Step step) {
+/// Degree zero is one, degree one is `first`. Elements of degree below two leave the loop at once. In double
+/// precision, because neighbouring degrees cancel.
+Value recurrence(const Value& argument, const Value& degree, const Value& degree_one, Step step) {
+  const Value x = hlo::convert(argument, DType::kF64);
+  const Value first = hlo::convert(degree_one, DType::kF64);
   Dims all;
   for (int64_t i = 0; i < x.rank(); ++i) all.push_back(i);
   const auto active = [](const Values& state) {
@@ -38,7 +41,7 @@ Value recurrence(const Value& x, const Value& degree, const Value& first, Step s
         return {state[0] + 1.0, state[1], state[2], select(go, state[4], state[3]),
                 select(go, next, state[4])};
       });
-  return select(equal(degree, 0.0), like(x, 1.0), end[4]);
+  return select(equal(degree, 0.0), like(argument, 1.0), hlo::convert(end[4], argument.dtype()));
 }
 
 /// A degree as torch reads it: truncated to an integer; what no integer holds counts as negative.

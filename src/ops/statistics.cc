@@ -135,10 +135,10 @@ Value full_median(const Lowering& op, bool ignore_nan) {
 
 OP("aten::median") { return {full_median(op, false)}; }
 OP("aten::nanmedian") { return {full_median(op, true)}; }
-OP("aten::median.dim") { return median_along(op, false); }
-OP("aten::nanmedian.dim") { return median_along(op, true); }
+OP("aten::median.dim", .distinct = true) { return median_along(op, false); }
+OP("aten::nanmedian.dim", .distinct = true) { return median_along(op, true); }
 
-OP("aten::kthvalue") {
+OP("aten::kthvalue", .distinct = true) {
   const Value x = op.tensor(0);
   const int64_t dim = op.dim(2, x.rank());
   const int64_t k = op.integer(1);

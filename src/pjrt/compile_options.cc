@@ -22,6 +22,7 @@ constexpr uint64_t kBuildDeviceOrdinal = 1;
 constexpr uint64_t kBuildDebugOptions = 3;
 constexpr uint64_t kBuildReplicas = 4;
 constexpr uint64_t kBuildPartitions = 5;
+constexpr uint64_t kBuildLevel = 24;
 constexpr uint64_t kModuleConfig = 2;
 constexpr uint64_t kConfigDebugOptions = 14;
 constexpr uint64_t kDebugExtraOptions = 500;
@@ -116,12 +117,18 @@ std::string choose_on_cpu(const CompileOptions& options, bool can_copy,
 }  // namespace
 
 std::string encode_compile_options(const std::map<std::string, std::string>& overrides,
-                                   std::string_view debug_options) {
+                                   std::string_view debug_options, const BuildOptions& build_options) {
+  // The enumeration of levels, O0 to O3, leaves room between its values.
+  constexpr int kLowestLevel = 9;
+  constexpr int kLevelStep = 10;
   std::string build;
   append_number(build, kBuildDeviceOrdinal, static_cast<uint64_t>(int64_t{-1}));
   if (!debug_options.empty()) append_bytes(build, kBuildDebugOptions, debug_options);
-  append_number(build, kBuildReplicas, 1);
-  append_number(build, kBuildPartitions, 1);
+  append_number(build, kBuildReplicas, static_cast<uint64_t>(build_options.replicas));
+  append_number(build, kBuildPartitions, static_cast<uint64_t>(build_options.partitions));
+  if (build_options.level >= 0) {
+    append_number(build, kBuildLevel, static_cast<uint64_t>(kLowestLevel + kLevelStep * build_options.level));
+  }
 
   std::string options;
   append_bytes(options, kOptionsBuild, build);

@@ -2,6 +2,7 @@
 // by hand because that is all that a plugin needs of protobuf.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -24,11 +25,17 @@ struct CompileOptions {
   std::map<std::string, std::string> overrides;
 };
 
-/// The bytes of a CompileOptionsProto for one replica of one partition that runs on any device.
-/// A non-empty `debug_options` (a DebugOptionsProto) replaces the plugin's own; `overrides` apply on
-/// top of it.
+/// How many devices a program is for, and how hard the compiler works on it.
+struct BuildOptions {
+  int64_t replicas = 1;
+  int64_t partitions = 1;
+  int level = -1;  // 0 to 3; -1 leaves it to the plugin
+};
+
+/// The bytes of a CompileOptionsProto; the program may run on any device. A non-empty `debug_options` (a
+/// DebugOptionsProto) replaces the plugin's own; `overrides` apply on top of it.
 std::string encode_compile_options(const std::map<std::string, std::string>& overrides,
-                                   std::string_view debug_options);
+                                   std::string_view debug_options, const BuildOptions& build_options = {});
 
 /// The DebugOptions inside an HloModuleProtoWithConfig; empty where it has none.
 std::string_view debug_options_of(std::string_view module_with_config);

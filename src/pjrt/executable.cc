@@ -27,6 +27,22 @@ std::optional<SerializedProgram> split_serialized(std::string_view bytes) {
   return std::nullopt;
 }
 
+Result<ExecutableMemory> memory_of(const Api& api, PJRT_Executable* executable) {
+  PJRT_Executable_GetCompiledMemoryStats_Args args{};
+  args.executable = executable;
+  args.peak_memory_in_bytes = -1;  // older plugins leave it
+  RETURN_IF_ERROR(api.call(&PJRT_Api::PJRT_Executable_GetCompiledMemoryStats, args,
+                           PJRT_Executable_GetCompiledMemoryStats_Args_STRUCT_SIZE));
+  ExecutableMemory memory;
+  memory.argument_bytes = args.argument_size_in_bytes;
+  memory.output_bytes = args.output_size_in_bytes;
+  memory.alias_bytes = args.alias_size_in_bytes;
+  memory.temporary_bytes = args.temp_size_in_bytes;
+  memory.code_bytes = args.generated_code_size_in_bytes;
+  memory.peak_bytes = args.peak_memory_in_bytes;
+  return memory;
+}
+
 Result<std::shared_ptr<Executable>> Executable::adopt(std::shared_ptr<const Client> client,
                                                       PJRT_LoadedExecutable* loaded, bool may_donate) {
   std::shared_ptr<Executable> executable(new Executable(std::move(client), loaded, may_donate));
@@ -171,19 +187,7 @@ Result<std::string> Executable::serialize() const {
   return bytes;
 }
 
-Result<ExecutableMemory> Executable::memory() const {
-  PJRT_Executable_GetCompiledMemoryStats_Args args{};
-  args.executable = executable_;
-  RETURN_IF_ERROR(client_->api().call(&PJRT_Api::PJRT_Executable_GetCompiledMemoryStats, args,
-                                      PJRT_Executable_GetCompiledMemoryStats_Args_STRUCT_SIZE));
-  ExecutableMemory memory;
-  memory.argument_bytes = args.argument_size_in_bytes;
-  memory.output_bytes = args.output_size_in_bytes;
-  memory.alias_bytes = args.alias_size_in_bytes;
-  memory.temporary_bytes = args.temp_size_in_bytes;
-  memory.code_bytes = args.generated_code_size_in_bytes;
-  return memory;
-}
+Result<ExecutableMemory> Executable::memory() const { return memory_of(client_->api(), executable_); }
 
 std::string Executable::fingerprint() const {
   PJRT_Executable_Fingerprint_Args args{};

@@ -25,7 +25,10 @@ struct ExecutableMemory {
   int64_t alias_bytes = -1;
   int64_t temporary_bytes = -1;
   int64_t code_bytes = -1;
+  int64_t peak_bytes = -1;  // of all of these at once
 };
+/// Asks the plugin that made `executable`.
+Result<ExecutableMemory> memory_of(const Api& api, PJRT_Executable* executable);
 
 /// The plugin's part of what Executable::serialize wrote.
 struct SerializedProgram {

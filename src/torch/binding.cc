@@ -96,6 +96,7 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
   for (int i = 0; i < static_cast<int>(arguments.size()); ++i) {
     Argument argument;
     argument.kind = kind_of(arguments[i]);
+    if (contains(op.traits.runtime, i)) argument.kind = ArgKind::kScalar;
     argument.structural = contains(op.traits.structural, i);
     argument.special = argument.kind == ArgKind::kScalar && !op.traits.special.empty();
     argument.is_out = arguments[i].is_out();

@@ -17,9 +17,39 @@ at::Tensor empty_cpu(c10::IntArrayRef sizes, c10::ScalarType dtype) {
   return at::detail::empty_cpu(sizes, dtype, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
 }
 
+// Views that hold a quarter of their storage or more, or lie in one so small, are cut out on the host: it
+// takes no program for each view.
+constexpr int64_t kWholeReadFactor = 4;
+constexpr int64_t kWholeReadBytes = 4096;
+
+/// The value that fills the storage of such a view, or null.
+engine::TensorPtr surrounding_value(const at::Tensor& view) {
+  const StorageContent& content = content_of(*view.unsafeGetTensorImpl());
+  if (content.value == nullptr || view.is_conj() || view.is_neg()) return nullptr;
+  const hlo::Type& type = content.value->type;
+  if (type.dtype != to_hlo(view.scalar_type()) || content.layout.sizes == layout_of(view).sizes)
+    return nullptr;
+  if (!(content.layout.strides == hlo::contiguous_strides(type.dims))) return nullptr;
+  const bool worthwhile =
+      type.bytes() <= kWholeReadBytes || type.elements() <= kWholeReadFactor * view.numel();
+  return worthwhile ? content.value : nullptr;
+}
+
+/// Fills a contiguous CPU tensor of the same sizes and dtype.
+void read_elements(const at::Tensor& self, at::Tensor& cpu) {
+  if (self.numel() == 0) return;
+  if (const auto value = surrounding_value(self)) {
+    const at::Tensor all = empty_cpu({value->type.elements()}, self.scalar_type());
+    read_to_host(value, all.mutable_data_ptr());
+    cpu.copy_(all.as_strided(self.sizes(), self.strides(), self.storage_offset()));
+  } else {
+    read_to_host(read(self), cpu.mutable_data_ptr());
+  }
+}
+
 at::Tensor to_host(const at::Tensor& self) {
   at::Tensor cpu = empty_cpu(self.sizes(), self.scalar_type());
-  if (self.numel() > 0) read_to_host(read(self), cpu.mutable_data_ptr());
+  read_elements(self, cpu);
   return cpu;
 }
 
@@ -34,7 +64,7 @@ void copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
   const bool direct = self.is_contiguous() && self.scalar_type() == source.scalar_type() &&
                       self.sizes() == source.sizes() && !self.is_conj() && !self.is_neg();
   if (direct) {
-    if (self.numel() > 0) read_to_host(read(source), self.mutable_data_ptr());
+    read_elements(source, self);
   } else {
     self.copy_(to_host(source));
   }
@@ -67,6 +97,7 @@ at::Tensor& copy_into(at::Tensor& self, const at::Tensor& source, bool) {
   }
   TORCH_CHECK(at::is_expandable_to(source.sizes(), self.sizes()), "The size of tensor a ", self.sizes(),
               " must match the size of tensor b ", source.sizes(), " to copy");
+  at::assert_no_internal_overlap(self);
   if (is_tpu(self) && is_tpu(source)) at::assert_no_partial_overlap(self, source);
   if (!is_tpu(self)) {
     copy_to_cpu(self, source);

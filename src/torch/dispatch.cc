@@ -16,11 +16,7 @@
 #include "torch/meta.h"
 #include "torch/overlap.h"
 #include "torch/record.h"
-
-namespace at::native {
-// From ATen/native/Resize.h, whose other includes cost 12 s.
-TORCH_API bool resize_output(const Tensor& output, IntArrayRef shape);
-}  // namespace at::native
+#include "torch/resize.h"
 
 namespace torch_tpu {
 namespace {
@@ -420,10 +416,38 @@ void assign_all(const Binding& binding, const std::vector<int>& positions, const
 
 }  // namespace
 
+namespace {
+
+ops::Number number_of(const c10::IValue& value) {
+  if (value.isInt()) return value.toInt();
+  if (value.isBool()) return int64_t{value.toBool()};
+  if (value.isDouble()) return value.toDouble();
+  if (value.isComplexDouble()) return std::complex<double>(value.toComplexDouble());
+  return {};
+}
+
+/// Raises what the op has against the numbers of the call.
+void check_numbers(const Binding& binding, const c10::IValue* values) {
+  ops::Numbers numbers;
+  for (size_t i = binding.arguments.size(); i-- > 0;) {
+    if (binding.arguments[i].kind == ArgKind::kTensor && values[i].isTensor() &&
+        values[i].toTensor().defined())
+      numbers.dtype = to_hlo(values[i].toTensor().scalar_type());
+  }
+  for (int i = 0; i < binding.op_arguments; ++i) {
+    const bool is_number = binding.arguments[i].kind == ArgKind::kScalar;
+    numbers.values.push_back(is_number ? number_of(values[i]) : ops::Number());
+  }
+  raise_if_error(binding.op->traits.accept(numbers));
+}
+
+}  // namespace
+
 void run_binding(const Binding& binding, torch::jit::Stack& stack) {
   const size_t count = binding.arguments.size();
   c10::IValue* values = stack.data() + stack.size() - count;
-  if (!binding.writes_before.empty()) check_overlap(binding, values);
+  if (binding.op->traits.accept != nullptr) check_numbers(binding, values);
+  if (!binding.writes_before.empty() || !binding.writes_after.empty()) check_overlap(binding, values);
   if (binding.expands_masks) expand_index_masks(binding, values);
   Arguments arguments(binding, values);
   const Plan& plan = plan_for(binding, arguments, values);

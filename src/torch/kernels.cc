@@ -1,4 +1,5 @@
 // Kernels that are not programs: creation, views, copies, resizing, host reads.
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -14,6 +15,7 @@
 #include "torch/device.h"
 #include "torch/dynamic_shape.h"
 #include "torch/record.h"
+#include "torch/resize.h"
 #include "torch/storage.h"
 
 namespace torch_tpu {
@@ -48,6 +50,8 @@ std::vector<int64_t> strides_for(IntArrayRef sizes, std::optional<c10::MemoryFor
       TORCH_CHECK(sizes.size() == 5, "required rank 5 tensor to use channels_last_3d format");
       return c10::get_channels_last_strides_3d(sizes);
     default: {
+      TORCH_CHECK(format.value_or(c10::MemoryFormat::Contiguous) == c10::MemoryFormat::Contiguous,
+                  "unsupported memory format ", *format);
       const hlo::Dims strides = hlo::contiguous_strides({sizes.data(), sizes.size()});
       return {strides.begin(), strides.end()};
     }
@@ -108,6 +112,12 @@ Tensor& set_from_storage(Tensor& self, c10::Storage source, int64_t offset, IntA
   TORCH_CHECK(source.device() == self.device(), "Attempted to set the storage of a tensor on device \"",
               self.device(), "\" to a storage on different device \"", source.device(),
               "\". This is no longer allowed; the devices must match.");
+  TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
+  TORCH_CHECK(strides.empty() || strides.size() == sizes.size(), "mismatch in length of strides and shape");
+  const auto negative = [](int64_t number) { return number < 0; };
+  TORCH_CHECK(std::none_of(sizes.begin(), sizes.end(), negative) &&
+                  std::none_of(strides.begin(), strides.end(), negative),
+              "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
   self.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(source));
   self.unsafeGetTensorImpl()->set_storage_offset(offset);
   resize_tensor(self, sizes,
@@ -143,7 +153,8 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& destination) {
 Tensor& nonzero_out(const Tensor& self, Tensor& out) {
   TORCH_CHECK(out.scalar_type() == at::kLong,
               "nonzero: Expected out tensor to have scalar type Long but got ", out.scalar_type());
-  const Tensor result = nonzero(self);
+  at::assert_no_overlap(out, self);
+  const Tensor result = torch_tpu::nonzero(self);
   out.resize_(result.sizes());
   return copy_into(out, result, false);
 }
@@ -151,7 +162,9 @@ Tensor& nonzero_out(const Tensor& self, Tensor& out) {
 Tensor& masked_select_out(const Tensor& self, const Tensor& mask, Tensor& out) {
   TORCH_CHECK(self.scalar_type() == out.scalar_type(),
               "masked_select(): self and result must have the same scalar type");
-  const Tensor result = masked_select(self, mask);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, mask);
+  const Tensor result = torch_tpu::masked_select(self, mask);
   out.resize_(result.sizes());
   return copy_into(out, result, false);
 }
@@ -160,10 +173,15 @@ bool equal(const Tensor& self, const Tensor& other) {
   TORCH_CHECK(self.device() == other.device(),
               "Cannot compare two tensors on different devices. Got: ", self.device(), " and ",
               other.device());
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(),
-              " but got data type ", other.scalar_type(), " for argument 'other' in call to equal");
   if (self.sizes() != other.sizes()) return false;
   return self.numel() == 0 || self.eq(other).all().item<bool>();
+}
+
+// As ATen's CPU kernel: the shape is that of mean and out= together.
+Tensor& normal_out(const Tensor& mean, double std, std::optional<at::Generator> generator, Tensor& out) {
+  const auto sizes = at::infer_size(mean.sizes(), out.sizes());
+  at::native::resize_output(out, sizes);
+  return out.normal_(0.0, std, std::move(generator)).add_(mean);
 }
 
 bool is_set_to(const Tensor& self, const Tensor& source) {
@@ -206,6 +224,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("masked_select", masked_select);
   m.impl("masked_select.out", masked_select_out);
   m.impl("equal", equal);
+  m.impl("normal.Tensor_float_out", normal_out);
   m.impl("is_set_to", is_set_to);
   m.impl("record_stream", record_stream);
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);

@@ -8,6 +8,7 @@
 #include <torch/csrc/Generator.h>
 
 #include "base/env.h"
+#include "engine/capture.h"
 #include "engine/counters.h"
 #include "ops/op.h"
 #include "pjrt/discovery.h"
@@ -90,6 +91,25 @@ py::dict device_dict(int device_index) {
   return dict;
 }
 
+/// None when programs are not kept on disk.
+py::object disk_cache_dict() {
+  cache::DiskCache* disk = runtime().disk();
+  if (disk == nullptr) return py::none();
+  const cache::DiskStatistics statistics = disk->statistics();
+  const auto [programs, bytes] = disk->usage();
+  py::dict dict;
+  dict["folder"] = disk->folder().string();
+  dict["capacity_bytes"] = disk->capacity_bytes();
+  dict["programs"] = programs;
+  dict["bytes"] = bytes;
+  dict["hits"] = statistics.hits;
+  dict["misses"] = statistics.misses;
+  dict["read_bytes"] = statistics.read_bytes;
+  dict["written_bytes"] = statistics.written_bytes;
+  dict["discarded"] = statistics.discarded;
+  return dict;
+}
+
 py::list environment_table() {
   py::list rows;
   for (const env::Variable* variable : env::table()) {
@@ -149,6 +169,18 @@ PYBIND11_MODULE(_C, m) {
   m.def("program_count", [] { return engine::Runtime::is_created() ? runtime().programs().size() : 0; });
   m.def("clear_programs", [] {
     if (engine::Runtime::is_created()) runtime().programs().clear();
+  });
+  m.def("disk_cache", &disk_cache_dict);
+  m.def("clear_disk_cache", [] {
+    if (cache::DiskCache* disk = runtime().disk()) disk->clear();
+  });
+  m.def("cache_is_frozen", &engine::cache_is_frozen);
+  m.def("set_cache_frozen", &engine::set_cache_frozen);
+  m.def("start_capture", [] { engine::start_capture(pjrt::Platform::kTpu); });
+  m.def("finish_capture", [] {
+    py::list programs;
+    for (const std::string& text : engine::finish_capture()) programs.append(py::bytes(text));
+    return programs;
   });
   m.def("mode", [] { return mode_name(engine::mode()); });
   m.def("set_mode", &set_mode_name);

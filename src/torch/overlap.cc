@@ -2,24 +2,51 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include "torch/record.h"
 
 namespace torch_tpu {
 namespace {
 
-void check_pair(const at::Tensor& written, const at::Tensor& input, bool distinct) {
+// Whether argument `i` may be the whole of an out= tensor although the op's results read other places: the
+// tensor that an in-place form would change may, and so may all where ATen's kernel fills `out` by a copy.
+bool may_be_out(const Binding& binding, int i) {
+  if (!binding.has_out()) return false;
+  if (binding.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) return true;
+  const std::string& name = binding.handle.schema().name();
+  for (const c10::OperatorName& other : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (i == 0 && other.name == name + "_") return true;
+  }
+  return false;
+}
+
+void check_pair(const Binding& binding, int i, const at::Tensor& written, const at::Tensor& input) {
   if (!input.defined() || !is_tpu(input) || !written.storage().is_alias_of(input.storage())) return;
-  if (distinct) {
+  if (binding.op->traits.distinct && !may_be_out(binding, i)) {
     at::assert_no_overlap(written, input);
   } else {
     at::assert_no_partial_overlap(written, input);
   }
 }
 
+// No two elements of a written tensor, or of the tensors of a list, may share memory.
+void check_within(const c10::IValue& written) {
+  if (written.isTensor()) {
+    if (written.toTensor().defined()) at::assert_no_internal_overlap(written.toTensor());
+  } else if (written.isList()) {
+    for (const c10::IValue& element : written.toListRef()) check_within(element);
+  }
+}
+
 }  // namespace
 
 void check_overlap(const Binding& binding, const c10::IValue* values) {
+  if (!binding.op->traits.fills) {
+    for (const std::vector<int>* positions : {&binding.writes_before, &binding.writes_after}) {
+      for (const int position : *positions) check_within(values[position]);
+    }
+  }
   for (const int position : binding.writes_before) {
     // Lists are left alone: every pair of their elements would have to be looked at.
     if (!values[position].isTensor()) continue;
@@ -30,10 +57,11 @@ void check_overlap(const Binding& binding, const c10::IValue* values) {
       if (i == position) continue;
       const ArgKind kind = binding.arguments[i].kind;
       if (kind == ArgKind::kTensor && values[i].isTensor()) {
-        check_pair(written, values[i].toTensor(), binding.op->traits.distinct);
-      } else if (kind == ArgKind::kTensorList && is_out && !values[i].isNone()) {
+        check_pair(binding, i, written, values[i].toTensor());
+      } else if (kind == ArgKind::kTensorList && (is_out || binding.op->traits.distinct) &&
+                 !values[i].isNone()) {
         for (const c10::IValue& element : values[i].toListRef()) {
-          if (!element.isNone()) check_pair(written, element.toTensor(), binding.op->traits.distinct);
+          if (!element.isNone()) check_pair(binding, i, written, element.toTensor());
         }
       }
     }

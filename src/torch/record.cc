@@ -84,8 +84,9 @@ ops::CallPtr intern_call(ops::Call call) {
 
 namespace {
 
-engine::TensorPtr record_on(engine::Queue& queue, std::string_view op,
-                            std::initializer_list<engine::TensorPtr> inputs, std::vector<ops::Arg> args) {
+std::vector<engine::TensorPtr> record_on(engine::Queue& queue, std::string_view op,
+                                         std::initializer_list<engine::TensorPtr> inputs,
+                                         std::vector<ops::Arg> args) {
   ops::Call call;
   call.op = ops::find_op(op);
   TORCH_INTERNAL_ASSERT(call.op != nullptr, "internal operator ", op, " is missing");
@@ -98,18 +99,24 @@ engine::TensorPtr record_on(engine::Queue& queue, std::string_view op,
     call.args = std::move(args);
     shared = intern_call(std::move(call));
   }
-  return value_or_raise(queue.record(shared, {inputs.begin(), inputs.size()}, {}))[0];
+  return value_or_raise(queue.record(shared, {inputs.begin(), inputs.size()}, {}));
 }
 
 // What a storage that nothing was written to reads as.
 engine::TensorPtr record_zeros(int device_index, std::span<const int64_t> sizes, hlo::DType dtype) {
-  return record_on(queue_of(device_index), "tpu::zeros", {}, {as_list(sizes), dtype});
+  return record_on(queue_of(device_index), "tpu::zeros", {}, {as_list(sizes), dtype})[0];
 }
 
 }  // namespace
 
 engine::TensorPtr record_internal(std::string_view op, std::initializer_list<engine::TensorPtr> inputs,
                                   std::vector<ops::Arg> args) {
+  return record_results(op, inputs, std::move(args))[0];
+}
+
+std::vector<engine::TensorPtr> record_results(std::string_view op,
+                                              std::initializer_list<engine::TensorPtr> inputs,
+                                              std::vector<ops::Arg> args) {
   return record_on(inputs.begin()[0]->queue(), op, inputs, std::move(args));
 }
 
@@ -153,22 +160,34 @@ engine::TensorPtr read_stored(const at::Tensor& tensor) {
 
 engine::TensorPtr read(const at::Tensor& tensor) { return resolve(tensor, read_stored(tensor)); }
 
-void write(const at::Tensor& tensor, engine::TensorPtr value) {
-  for (int64_t i = 0; i < tensor.dim(); ++i) {
-    TORCH_CHECK(
-        tensor.size(i) <= 1 || tensor.stride(i) != 0 || tensor.numel() == 0,
-        "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-        "location. Please clone() the tensor before performing the operation.");
+namespace {
+
+// Keeps the first of the elements that an expanded tensor has at one place, in the value and the layout.
+void drop_repetitions(engine::TensorPtr& value, hlo::Layout& layout) {
+  hlo::Layout first = hlo::Layout::contiguous(layout.sizes);
+  for (size_t i = 0; i < layout.sizes.size(); ++i) {
+    if (layout.strides[i] == 0 && layout.sizes[i] > 1) first.sizes[i] = layout.sizes[i] = 1;
   }
+  if (value->type.dims == first.sizes) return;
+  const hlo::Dims strides = hlo::contiguous_strides(value->type.dims);
+  value = record_internal("tpu::strided_read", {value},
+                          {ops::TensorArg{0}, as_list(strides), as_list(first.sizes), as_list(first.strides),
+                           int64_t{0}, value->type.dtype});
+}
+
+}  // namespace
+
+void write(const at::Tensor& tensor, engine::TensorPtr value) {
   value = resolve(tensor, std::move(value));
   StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
-  const hlo::Layout layout = layout_of(tensor);
+  hlo::Layout layout = layout_of(tensor);
   if (fills_storage(tensor, layout)) {
     content.value = std::move(value);
     content.layout = layout;
     return;
   }
   if (tensor.numel() == 0) return;
+  drop_repetitions(value, layout);
   if (content.value == nullptr) {
     const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
     const hlo::DType dtype = bytes % tensor.element_size() == 0 ? value->type.dtype : hlo::DType::kU8;

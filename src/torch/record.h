@@ -23,7 +23,8 @@ hlo::Layout layout_of(const at::Tensor& tensor);
 /// storage's value has another layout.
 engine::TensorPtr read(const at::Tensor& tensor);
 
-/// Replaces the tensor's elements: `value` has its dtype and sizes. All aliases see it.
+/// Replaces the tensor's elements: `value` has its dtype and sizes. All aliases see it. Elements at one
+/// place, of an expanded tensor, must be equal.
 void write(const at::Tensor& tensor, engine::TensorPtr value);
 
 /// A fresh tensor over `value`, row-major or with the given dense strides.
@@ -43,6 +44,10 @@ ops::CallPtr intern_call(ops::Call call);
 /// TensorArg i is inputs[i].
 engine::TensorPtr record_internal(std::string_view op, std::initializer_list<engine::TensorPtr> inputs,
                                   std::vector<ops::Arg> args);
+/// The same for an operator with several results, of which those that exist are returned.
+std::vector<engine::TensorPtr> record_results(std::string_view op,
+                                              std::initializer_list<engine::TensorPtr> inputs,
+                                              std::vector<ops::Arg> args);
 
 engine::TensorPtr record_flatten(const engine::TensorPtr& value, const hlo::Layout& layout, int64_t count,
                                  hlo::DType dtype);

@@ -1,4 +1,8 @@
 """What the Python tests share: processes of their own, and a device in its default mode."""
+import os
+
+os.environ["TORCH_TPU_CACHE"] = "off"  # what is compiled is counted
+
 import pytest
 import torch
 from processes import ForkServer

@@ -6,7 +6,7 @@ Functions take `device` as None (the current device), an index, a string or a to
 import torch
 
 from torch_tpu import _C
-from torch_tpu.tpu import amp, memory, random
+from torch_tpu.tpu import amp, cache, memory, random
 from torch_tpu.tpu.memory import (
     empty_cache,
     max_memory_allocated,
