@@ -18,7 +18,7 @@ help:
 	@echo 'make test-all     those, and the slow ones'
 	@echo 'make build        the package, editable, in .venv; after a change of C++ sources: again'
 	@echo 'make bench        measure'
-	@echo 'make op-coverage  which ATen operators are lowered'
+	@echo 'make op-coverage  which ATen operators are lowered; PLATFORM=tpu: which of them compile for a TPU'
 	@echo 'make format       clang-format over the C++ sources'
 	@echo 'make wheel        dist/*.whl with pip'
 	@echo 'make wheel-bazel  the same wheel with Bazel: bazel-bin/ci/wheel/*.whl'
@@ -58,8 +58,10 @@ build-tests: $(BUILD)/.package
 	$(install)
 
 PLUGIN = $$(ls $(CURDIR)/$(VENV)/lib/python3*/site-packages/lammps_jax_pjrt_cpu/*.so)
+LIBTPU = $$(ls $(CURDIR)/$(VENV)/lib/python3*/site-packages/libtpu/libtpu.so 2>/dev/null)
 RUN_TESTS = status=0; \
   export TORCH_TPU_TEST_PLUGIN=$${TORCH_TPU_TEST_PLUGIN:-$(PLUGIN)}; \
+  export TORCH_TPU_TEST_LIBTPU=$${TORCH_TPU_TEST_LIBTPU:-$(LIBTPU)}; \
   ctest --test-dir $(BUILD) --output-on-failure || status=$$?; \
   $(PYTHON) -m pytest $(1) || status=$$?; \
   exit $$status
@@ -73,8 +75,18 @@ test-all: build-tests
 bench: build
 	$(PYTHON) -m bench
 
+# PLATFORM=tpu: which lowerings libtpu compiles for a TPU, without one.
+ifeq ($(PLATFORM),tpu)
+op-coverage: build $(VENV)/.libtpu
+	$(PYTHON) tools/tpu_coverage.py
+else
 op-coverage: build
 	$(PYTHON) tools/op_coverage.py
+endif
+
+$(VENV)/.libtpu: $(VENV)/.environment
+	$(PIP) install --no-deps libtpu==0.0.52
+	touch $@
 
 format: $(VENV)/.environment
 	tools/check_format.sh -i

@@ -25,15 +25,35 @@ std::pair<Value, Value> broadcast_pair(const Value& a, const Value& b) {
 
 }  // namespace
 
+namespace {
+
+/// A float as an integer, with x86's rules as torch has them: what is out of range, and NaN, becomes the
+/// smallest 32-bit or 64-bit integer, and smaller integers are the low bits of those. XLA saturates.
+Value truncated(const Value& x, DType dtype) {
+  Builder& builder = *x.builder;
+  if (byte_size(x.dtype()) == 1) return truncated(convert(x, DType::kF32), dtype);
+  if (dtype == DType::kU64) return builder.emit_one("stablehlo.convert", {x}, {dtype, x.dims()});
+  // Beyond 32 bits the low byte of anything shorter than a double is zero.
+  const bool wide =
+      byte_size(dtype) == 8 || dtype == DType::kU32 || (dtype == DType::kU8 && x.dtype() == DType::kF64);
+  const Type type{wide ? DType::kS64 : DType::kS32, x.dims()};
+  const Value integer = builder.emit_one("stablehlo.convert", {x}, type);
+  const Value in_range = compare(Compare::kLt, x, wide ? 0x1p63 : 0x1p31);
+  return convert(select(in_range, integer, builder.lowest({type.dtype, {}})), dtype);
+}
+
+}  // namespace
+
 Value convert(const Value& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   Builder& builder = *x.builder;
   const Type type{dtype, x.dims()};
   if (dtype == DType::kPred) return compare(Compare::kNe, x, 0.0);
   if (is_complex(x.dtype()) && !is_complex(dtype)) return convert(real(x), dtype);
-  if (is_float(x.dtype()) && (is_integer(dtype)) && byte_size(dtype) < 4) {
-    // C wraps through 32 bits where XLA saturates; torch follows C.
-    return builder.emit_one("stablehlo.convert", {convert(x, DType::kS32)}, type);
+  if (is_float(x.dtype()) && is_integer(dtype)) return truncated(x, dtype);
+  if (x.dtype() == DType::kPred && is_inexact(dtype)) {
+    // XLA takes a product with a converted pred for a select, which loses 0 * inf and 0 * NaN.
+    return builder.emit_one("stablehlo.convert", {convert(x, DType::kS8)}, type);
   }
   return builder.emit_one("stablehlo.convert", {x}, type);
 }

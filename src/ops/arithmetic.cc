@@ -155,9 +155,10 @@ Value raised(const Value& a, const Value& b) {
   if (a.dtype() == DType::kPred) return a | !b;
   if (hlo::is_integer(a.dtype())) return integer_power(a, b);
   if (!hlo::is_complex(a.dtype())) return hlo::power(a, b);
-  // The polar form of the general case gives NaN for a base of zero.
+  // The polar form of the general case gives NaN for a base of zero, and rounds the logarithm of the result.
   const Value vanishes = equal(a, 0.0) & greater(hlo::real(b), 0.0);
-  const Value power = select(vanishes, like(a, 0.0), hlo::power(a, b));
+  const Value wide = hlo::power(convert(a, DType::kC128), convert(b, DType::kC128));
+  const Value power = select(vanishes, like(a, 0.0), convert(wide, a.dtype()));
   return select(equal(b, 0.0), like(b, 1.0), power);
 }
 

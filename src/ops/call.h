@@ -27,11 +27,15 @@ struct TensorListArg {
 struct ScalarArg {
   int slot;
 };
+/// The same for a list of numbers.
+struct ScalarListArg {
+  std::vector<int> slots;
+};
 
 /// std::monostate is None (or a default that the lowering may ignore). `double` and
 /// `complex<double>` are numbers that the op declared structural, or one of its special values.
 using Arg =
-    std::variant<std::monostate, TensorArg, TensorListArg, ScalarArg, int64_t, double, bool,
+    std::variant<std::monostate, TensorArg, TensorListArg, ScalarArg, ScalarListArg, int64_t, double, bool,
                  std::vector<int64_t>, std::vector<double>, std::vector<bool>, hlo::DType, std::string>;
 
 /// The run-time slot of a ScalarArg. Integers and booleans travel as 64-bit integers, floats as

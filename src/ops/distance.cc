@@ -59,13 +59,16 @@ Value batched_dot(const Value& lhs, const Value& rhs, int64_t rhs_contract) {
   return hlo::dot_general(lhs, rhs, dims, lhs.dtype());
 }
 
-/// sqrt(|a|^2 + |b|^2 - 2ab), as torch's _euclidean_dist.
+/// sqrt(|a|^2 + |b|^2 - 2ab) as the product of (-2a, |a|^2, 1) and (b, 1, |b|^2): torch's _euclidean_dist,
+/// whose rounding errors decide the distances of close points.
 Value euclidean_by_matmul(const Value& x1, const Value& x2) {
-  const auto squares = [](const Value& x) { return hlo::reduce(x * x, Reduction::kSum, Dims{x.rank() - 1}); };
-  const Dims batch = batch_of(x1);
-  const Value rows = hlo::reshape(squares(x1), with_tail(batch, {x1.dim(-2), 1}));
-  const Value columns = hlo::reshape(squares(x2), with_tail(batch, {1, x2.dim(-2)}));
-  const Value square = rows + columns - batched_dot(x1, x2, x2.rank() - 1) * 2.0;
+  const int64_t last = x1.rank() - 1;
+  const auto squares = [&](const Value& x) { return hlo::reduce_keep(x * x, Reduction::kSum, Dims{last}); };
+  const Value squares1 = squares(x1);
+  const Value squares2 = squares(x2);
+  const Value left = hlo::concatenate({x1 * -2.0, squares1, hlo::like(squares1, 1.0)}, last);
+  const Value right = hlo::concatenate({x2, hlo::like(squares2, 1.0), squares2}, last);
+  const Value square = batched_dot(left, right, last);
   return hlo::sqrt(hlo::maximum(square, hlo::like(square, 0.0)));
 }
 

@@ -277,6 +277,16 @@ Value index(Lowering& op, const Value& self, const Values& indices) {
   return gather(selection.operand, selection.index, dims);
 }
 
+void require_index_dtypes(Lowering& op, const Values& indices) {
+  for (const Value& index : indices) {
+    if (index.builder == nullptr) continue;
+    const DType dtype = index.dtype();
+    if (dtype != DType::kS64 && dtype != DType::kS32 && dtype != DType::kU8 && dtype != DType::kPred) {
+      op.fail(Code::kIndexError, "tensors used as indices must be long, int, byte or bool tensors");
+    }
+  }
+}
+
 // The one mask of an index that holds nothing else, or an empty value. Other masks were replaced by integers.
 Value only_mask(const Values& indices, int64_t& dim) {
   for (size_t i = 0; i < indices.size(); ++i) {
@@ -293,7 +303,12 @@ Value index_put(Lowering& op, bool checks) {
   const Values indices = op.tensors(1);
   const Value values = op.tensor(2);
   const bool accumulate = op.flag(3);
-  if (values.dtype() != self.dtype() && !values.wrapped) {
+  require_index_dtypes(op, indices);
+  int64_t mask_dim = 0;
+  const Value mask = only_mask(indices, mask_dim);
+  // ATen fills by a mask, which converts.
+  const bool converts = values.wrapped || (mask && !hlo::is_complex(values.dtype()));
+  if (values.dtype() != self.dtype() && !converts) {
     self.builder->fail("Index put requires the source and destination dtypes match, got " +
                        std::string(scalar_type_name(self.dtype())) + " for the destination and " +
                        std::string(scalar_type_name(values.dtype())) + " for the source.");
@@ -303,13 +318,13 @@ Value index_put(Lowering& op, bool checks) {
     const Value all = broadcast_to(source, self.dims());
     return accumulate ? self + all : all;
   }
-  int64_t mask_dim = 0;
-  if (const Value mask = only_mask(indices, mask_dim)) {
+  if (mask) {
     Dims places;
     for (int64_t i = 0; i < mask.rank(); ++i) places.push_back(mask_dim + i);
     return select(broadcast_in_dim(mask, self.dims(), places), reshape(source, {}), self);
   }
   const Selection selection = select_elements(self, indices);
+  const Value updates = broadcast_to(source, selection.result.dims);
   if (selection.result.elements() == 0) return self;
   if (checks) check_selected(op, self, indices);
   if (self.type.elements() == 0) is_empty_gather(self, selection.result.elements());
@@ -318,7 +333,6 @@ Value index_put(Lowering& op, bool checks) {
   dims.inserted_window_dims = selection.indexed;
   dims.scatter_dims_to_operand_dims = selection.indexed;
   dims.index_vector_dim = selection.shape_rank;
-  const Value updates = broadcast_to(source, selection.result.dims);
   if (accumulate) {
     const Value sum = scatter(to_compute(selection.operand), selection.index, to_compute(updates), dims,
                               hlo::combiner(hlo::Reduction::kSum));

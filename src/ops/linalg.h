@@ -26,6 +26,8 @@ Value as_dtype(const Value& real_value, DType dtype);
 /// Small matrices in double precision, where their loops take the same time and lose nothing; others, and
 /// doubles, as they are, but at least f32.
 Value widened(const Value& x);
+/// LAPACK's size of a number: |re| + |im|.
+Value one_norm(const Value& x);
 /// |x|^2, real.
 Value squared_modulus(const Value& x);
 

@@ -49,12 +49,24 @@ Value normalized(const Value& given, const Value& values, bool is_real) {
                                   Reduction::kMin, Dims{0});
   const Value is_pivot = compare(Compare::kEq, rows, first);
   const Value pivot = reduce_keep(masked(is_pivot, vectors), Reduction::kSum, Dims{0});
-  const Value turned = vectors * (conjugate(pivot) / as_dtype(abs(pivot), dtype));
+  const Value size = abs(pivot);
+  // lartg, which makes it real for a real matrix, keeps the sign of a real part that is larger than the
+  // imaginary one.
+  const Value keeps =
+      compare(Compare::kLt, real(pivot), 0.0) & compare(Compare::kGt, abs(real(pivot)), abs(imag(pivot)));
+  const Value signed_size = is_real ? select(keeps, -size, size) : size;
+  const Value turned = vectors * (conjugate(pivot) / as_dtype(signed_size, dtype));
   const Value unit = turned / as_dtype(length, dtype);
   const Value exact = select(is_pivot, as_dtype(real(unit), dtype), unit);
   if (!is_real) return exact;
-  const Value real_value = broadcast_to(compare(Compare::kEq, imag(values), 0.0), vectors.dims());
-  return select(real_value, as_dtype(real(vectors) / length, dtype), exact);
+  const auto where = [&](Compare direction) {
+    return broadcast_to(compare(direction, imag(values), 0.0), vectors.dims());
+  };
+  // The second of a pair is the conjugate of the first.
+  const Value none = vectors.builder->splat(0.0, {dtype, {}});
+  const Value before = slice_dim(pad(exact, none, Dims{0, 1}, Dims{0, 0}), 1, 0, vectors.dim(1));
+  const Value paired = select(where(Compare::kLt), conjugate(before), exact);
+  return select(where(Compare::kEq), as_dtype(real(vectors) / length, dtype), paired);
 }
 
 }  // namespace
@@ -97,7 +109,12 @@ hlo::Values eigen_of(Lowering& op, bool vectors) {
 
 }  // namespace
 
-OP("aten::linalg_eig") { return eigen_of(op, true); }
+OP("aten::linalg_eig") {
+  const Value a = op.tensor(0);
+  op.check(!hlo::is_finite(is_complex(a.dtype()) ? hlo::abs(a) : a), Code::kInvalidArgument,
+           "torch.linalg.eig: input tensor should not contain infs or NaNs.");
+  return eigen_of(op, true);
+}
 OP("aten::_linalg_eigvals") { return eigen_of(op, false); }
 
 }  // namespace torch_tpu::ops

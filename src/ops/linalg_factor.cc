@@ -31,9 +31,6 @@ Cholesky cholesky(const Value& a) {
 
 namespace {
 
-// LAPACK's pivot size of complex numbers: |re| + |im|.
-Value pivot_size(const Value& x) { return is_complex(x.dtype()) ? abs(real(x)) + abs(imag(x)) : abs(x); }
-
 // The element of x[batch, rows, ...] at row p[batch, 1, 1].
 Value selected_row(const Value& x, const Value& rows, const Value& p) {
   const Value here = compare(Compare::kEq, rows, broadcast_to(p, rows.dims()));
@@ -58,7 +55,7 @@ Lu lu_factor(const Value& a, bool pivot) {
     const Value& matrix = state[0];
     Value p = broadcast_to(j, Dims{batch, 1, 1});
     if (pivot) {
-      const Value size = pivot_size(column_of(matrix, j));
+      const Value size = one_norm(column_of(matrix, j));
       const Value candidate = select(compare(Compare::kGe, rows, j), size, like(size, -1.0));
       const Value largest = reduce_keep(candidate, Reduction::kMax, Dims{1});
       const Value at = compare(Compare::kEq, candidate, largest) | (is_nan(candidate) & is_nan(largest));

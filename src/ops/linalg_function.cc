@@ -71,7 +71,53 @@ OP("aten::linalg_matrix_exp") {
   return {convert(reshape(result[3], a.dims()), a.dtype())};
 }
 
-// Every driver: the minimum-norm solution through singular values.
+namespace {
+
+struct LeastSquares {
+  Value solution;         // [batch, n, columns]
+  Value rank;             // s64 [batch]
+  Value singular_values;  // real [batch, min(m, n)]
+};
+
+// The solution of least norm among those of least error, through singular values above `cutoff` times the
+// largest.
+LeastSquares least_squares(const Value& a, const Value& b, const Value& cutoff) {
+  const linalg::Svd svd = linalg::svd(a, true, false);
+  const int64_t batch = a.dim(0);
+  const int64_t k = std::min(a.dim(1), a.dim(2));
+  const Value largest = slice_dim(svd.s, 1, 0, 1);
+  const Value kept = compare(Compare::kGt, svd.s, largest * cutoff);
+  const Value inverse = select(kept, 1.0 / select(kept, svd.s, like(svd.s, 1.0)), like(svd.s, 0.0));
+  const Value coordinates = linalg::product(linalg::adjoint(svd.u), b);
+  const Value scaled = coordinates * reshape(linalg::as_dtype(inverse, a.dtype()), Dims{batch, k, 1});
+  return {linalg::product(linalg::adjoint(svd.vh), scaled),
+          reduce(convert(kept, DType::kS64), Reduction::kSum, Dims{1}), svd.s};
+}
+
+// The same for matrices of full rank, by reflectors.
+Value full_rank_least_squares(Lowering& op, const Value& a, const Value& b) {
+  const int64_t m = a.dim(1);
+  const int64_t n = a.dim(2);
+  const int64_t k = std::min(m, n);
+  const linalg::Qr qr = linalg::qr_factor(m >= n ? a : linalg::adjoint(a));
+  const Value r = slice_dim(qr.packed, 1, 0, k);
+  const Value place = op.builder().iota({DType::kS32, {a.dim(0), k}}, 1) + 1.0;
+  op.check(compare(Compare::kEq, linalg::diagonal(r), 0.0), place, Code::kInvalidArgument,
+           "torch.linalg.lstsq: The least squares solution could not be computed because the input matrix "
+           "does not "
+           "have full rank (error code: {}).");
+  if (m >= n) {
+    const Value coordinates = linalg::qr_apply(qr.packed, qr.tau, b, true, true);
+    return linalg::triangular_solve(r, slice_dim(coordinates, 1, 0, n), true, false, false, "NO_TRANSPOSE");
+  }
+  const Value coordinates = linalg::triangular_solve(r, b, true, false, false, "ADJOINT");
+  const Value none = op.builder().splat(0.0, {a.dtype(), {}});
+  return linalg::qr_apply(qr.packed, qr.tau, pad(coordinates, none, Dims{0, 0, 0}, Dims{0, n - m, 0}), true,
+                          false);
+}
+
+}  // namespace
+
 OP("aten::linalg_lstsq") {
   const Value a = op.tensor(0);
   const Value given = op.tensor(1);
@@ -103,37 +149,33 @@ OP("aten::linalg_lstsq") {
   };
   const Value matrix = widened(a);
   const Value right = widened(b);
-  const DType real_dtype = real_type(a.dtype());
-  const linalg::Svd svd = linalg::svd(matrix, true, false);
-  Value cutoff = op.builder().splat((real_dtype == DType::kF64 ? 2.2204460492503131e-16 : 1.1920929e-07) *
-                                        static_cast<double>(std::max(m, n)),
-                                    {real_dtype, {}});
-  if (op.has(2) && driver != "gels") cutoff = op.scalar(2, real_dtype);
   const int64_t k = std::min(m, n);
-  Value solution = op.builder().splat(0.0, {a.dtype(), {matrix.dim(0), n, right.dim(2)}});
-  Value rank = op.builder().splat(int64_t{0}, {DType::kS64, {matrix.dim(0)}});
-  if (k > 0 && matrix.dim(0) > 0) {
-    const Value largest = slice_dim(svd.s, 1, 0, 1);
-    const Value kept = compare(Compare::kGt, svd.s, largest * cutoff);
-    const Value inverse = select(kept, 1.0 / select(kept, svd.s, like(svd.s, 1.0)), like(svd.s, 0.0));
-    const Value coordinates = linalg::product(linalg::adjoint(svd.u), right);
-    const Value scaled =
-        coordinates * reshape(linalg::as_dtype(inverse, a.dtype()), Dims{matrix.dim(0), k, 1});
-    solution = linalg::product(linalg::adjoint(svd.vh), scaled);
-    rank = reduce(convert(kept, DType::kS64), Reduction::kSum, Dims{1});
+  const DType real_dtype = real_type(a.dtype());
+  Builder& builder = op.builder();
+  LeastSquares result{builder.splat(0.0, {a.dtype(), {matrix.dim(0), n, right.dim(2)}}),
+                      builder.splat(int64_t{0}, {DType::kS64, {matrix.dim(0)}}),
+                      builder.splat(0.0, {real_dtype, {matrix.dim(0), k}})};
+  if (k > 0 && matrix.dim(0) > 0 && driver == "gels") {
+    result.solution = full_rank_least_squares(op, matrix, right);
+  } else if (k > 0 && matrix.dim(0) > 0) {
+    const double eps = real_dtype == DType::kF64 ? 2.2204460492503131e-16 : 1.1920929e-07;
+    result =
+        least_squares(matrix, right,
+                      op.has(2) ? op.scalar(2, real_dtype)
+                                : builder.splat(eps * static_cast<double>(std::max(m, n)), {real_dtype, {}}));
   }
-  Value residuals = empty(op.builder(), real_dtype);
+  Value residuals = empty(builder, real_dtype);
   if (m > n && driver != "gelsy") {
-    const Value error = linalg::squared_modulus(right - linalg::product(matrix, solution));
+    const Value error = linalg::squared_modulus(right - linalg::product(matrix, result.solution));
     residuals = linalg::unstacked(reduce(error, Reduction::kSum, Dims{1}), batch);
   }
   Dims solution_dims = batch;
   solution_dims.push_back(n);
   if (!vectors) solution_dims.push_back(right.dim(2));
   const bool has_values = driver == "gelsd" || driver == "gelss";
-  return {reshape(solution, solution_dims), residuals,
-          driver == "gels" ? empty(op.builder(), DType::kS64) : reshape(rank, batch),
-          has_values ? linalg::unstacked(svd.s, batch) : empty(op.builder(), real_dtype)};
+  return {reshape(result.solution, solution_dims), residuals,
+          driver == "gels" ? empty(builder, DType::kS64) : reshape(result.rank, batch),
+          has_values ? linalg::unstacked(result.singular_values, batch) : empty(builder, real_dtype)};
 }
 
 OP("aten::linalg_cross", .distinct = true) {

@@ -58,7 +58,7 @@ Window isolated(const Window& start, bool rows) {
   const auto candidates = [&](const Values& x) {
     const Value beside = inside(rows ? column : row, x) & compare(Compare::kNe, row, column) &
                          compare(Compare::kNe, x[0], like(x[0], 0.0));
-    return !reduce(beside, Reduction::kOr, Dims{rows ? 1 : 0}) & inside(places, x);
+    return inside(places, x) & (!reduce(beside, Reduction::kOr, Dims{rows ? 1 : 0}));
   };
   const Values result = while_loop(
       start.state(),

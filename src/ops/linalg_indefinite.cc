@@ -26,8 +26,6 @@ struct Steps {
   Value conj(const Value& x) const { return hermitian ? conjugate(x) : x; }
   /// The transposed that makes A equal to itself.
   Value mirrored(const Value& x) const { return hermitian ? adjoint(x) : transposed(x); }
-  /// LAPACK's size of a number.
-  Value size(const Value& x) const { return is_complex(x.dtype()) ? abs(real(x)) + abs(imag(x)) : abs(x); }
   Value is_row(const Value& k) const { return compare(Compare::kEq, rows, k); }
   Value is_column(const Value& k) const { return transposed(is_row(k)); }
   static Value masked(const Value& keep, const Value& x) {
@@ -61,11 +59,11 @@ struct Pivot {
 Pivot pivot_at(const Steps& steps, const Value& a, const Value& k) {
   const double alpha = (1.0 + std::sqrt(17.0)) / 8.0;
   const auto max_over = [](const Value& x) { return reduce_keep(x, Reduction::kMax, Dims{1}); };
-  const auto diagonal_size = [&](const Value& x) { return steps.hermitian ? abs(real(x)) : steps.size(x); };
+  const auto diagonal_size = [&](const Value& x) { return steps.hermitian ? abs(real(x)) : one_norm(x); };
   const Value below = compare(Compare::kGt, steps.rows, k);
   const Value column = steps.column(a, k);
   const Value head = diagonal_size(steps.row(column, k));
-  const Value sizes = select(below, steps.size(column), like(head, -1.0));
+  const Value sizes = select(below, one_norm(column), like(head, -1.0));
   const Value largest = max_over(sizes);
   const Value at = compare(Compare::kEq, sizes, largest) & below;
   const Value last = like(steps.rows, static_cast<double>(steps.n - 1));
@@ -73,7 +71,7 @@ Pivot pivot_at(const Steps& steps, const Value& a, const Value& k) {
   const Value column_max = maximum(largest, like(largest, 0.0));
   const Value other_column = steps.column(a, other);
   const Value beside = compare(Compare::kGe, steps.rows, k) & !steps.is_row(other);
-  const Value row_max = max_over(Steps::masked(beside, steps.size(other_column)));
+  const Value row_max = max_over(Steps::masked(beside, one_norm(other_column)));
   const Value other_head = diagonal_size(steps.row(other_column, other));
   const Value is_zero = compare(Compare::kEq, maximum(head, column_max), 0.0) | is_nan(head);
   const Value threshold = column_max * alpha;

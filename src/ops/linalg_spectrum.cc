@@ -57,13 +57,13 @@ Pairs rotated(const Pairs& pairs, int64_t rows, Value& off) {
 }
 
 struct Jacobi {
-  Value columns;  // as rows: [batch, n, m], orthogonal, descending norms
+  Value columns;  // as rows: [batch, n, m], orthogonal, in the order of their norms
   Value norms;    // [batch, n]
   Value v;        // as rows: [batch, n, n]: A v = columns
 };
 
-// For m >= n >= 1.
-Jacobi one_sided_jacobi(const Value& a) {
+// For m >= n >= 1; norms ascend or descend.
+Jacobi one_sided_jacobi(const Value& a, bool ascending) {
   Builder& builder = *a.builder;
   const int64_t batch = a.dim(0);
   const int64_t m = a.dim(1);
@@ -105,8 +105,9 @@ Jacobi one_sided_jacobi(const Value& a) {
       sqrt(reduce_keep(squared_modulus(slice_dim(rows, 2, m, m + n)), Reduction::kSum, Dims{2}));
   rows = rows / broadcast_to(as_dtype(lengths, a.dtype()), rows.dims());
   const Value norms = sqrt(reduce(squared_modulus(slice_dim(rows, 2, 0, m)), Reduction::kSum, Dims{2}));
+  const Compare direction = ascending ? Compare::kLt : Compare::kGt;
   const Values sorted = sort({norms, builder.iota({DType::kS32, {batch, n}}, 1)}, 1, true,
-                             [](const Values& x) -> Values { return {compare(Compare::kGt, x[0], x[1])}; });
+                             [&](const Values& x) -> Values { return {compare(direction, x[0], x[1])}; });
   const Dims count{batch, n, 1};
   const Value pairs = concatenate({builder.iota({DType::kS32, count}, 0), reshape(sorted[1], count)}, 2);
   const Value ordered = gather(rows, pairs, {{2}, {0, 1}, {0, 1}, {1, 1, m + n}, 2});
@@ -136,7 +137,7 @@ Svd svd(const Value& a, bool vectors, bool full) {
     const Svd other = svd(adjoint(a), vectors, full);
     return vectors ? Svd{adjoint(other.vh), other.s, adjoint(other.u)} : Svd{{}, other.s, {}};
   }
-  const Jacobi jacobi = one_sided_jacobi(a);
+  const Jacobi jacobi = one_sided_jacobi(a, false);
   if (!vectors) return {{}, jacobi.norms, {}};
   // The left vectors: QR of orthogonal columns divides them by their norms and completes the basis
   // where norms vanish. R is real on its diagonal; its signs go to the vectors.
@@ -157,8 +158,8 @@ Values hermitian_eigen(const Value& a) {
   const Value sums = reduce(abs(a), Reduction::kSum, Dims{2});
   const Value bound = reshape(reduce(sums, Reduction::kMax, Dims{1}), Dims{batch, 1, 1});
   const Value eye = identity(*a.builder, a.dtype(), n, n);
-  const Jacobi jacobi = one_sided_jacobi(a + as_dtype(bound, a.dtype()) * eye);
-  const Value rows = reverse(jacobi.v, Dims{1});                               // ascending
+  const Jacobi jacobi = one_sided_jacobi(a + as_dtype(bound, a.dtype()) * eye, true);
+  const Value& rows = jacobi.v;
   const Value images = dot_general(rows, a, {{0}, {0}, {2}, {2}}, a.dtype());  // row i: (A v_i)^T
   const Value quotients = reduce(real(images * conjugate(rows)), Reduction::kSum, Dims{2});
   const Value values = sort({quotients}, 1, false,

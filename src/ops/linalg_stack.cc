@@ -70,6 +70,8 @@ Value widened(const Value& x) {
   return convert(x, is_complex(x.dtype()) ? DType::kC128 : DType::kF64);
 }
 
+Value one_norm(const Value& x) { return is_complex(x.dtype()) ? abs(real(x)) + abs(imag(x)) : abs(x); }
+
 Value squared_modulus(const Value& x) {
   if (!is_complex(x.dtype())) return x * x;
   return real(x) * real(x) + imag(x) * imag(x);

@@ -69,6 +69,15 @@ Value Lowering::scalar(int i) const {
   return value;
 }
 
+Values Lowering::scalars(int i) const {
+  Values values;
+  for (const int slot : std::get<ScalarListArg>(call_.args[i]).slots) {
+    values.push_back(scalars_[slot]);
+    values.back().wrapped = call_.scalars[slot].wrapped;
+  }
+  return values;
+}
+
 Value Lowering::scalar(int i, DType dtype) const {
   if (const auto value = number(i)) return builder_.splat(*value, {dtype, {}});
   Value value = hlo::convert(scalar(i), dtype);

@@ -103,6 +103,8 @@ class Lowering {
   Value scalar(int i, DType dtype) const;
   /// The same in the Python number's own category: s64, f64, c128 or pred, marked as wrapped.
   Value scalar(int i) const;
+  /// The numbers of a list, as scalar(i) gives them.
+  Values scalars(int i) const;
   /// The constant behind a structural argument or special value; nothing for run-time numbers.
   std::optional<double> number(int i) const;
   /// number(i), which must be there.

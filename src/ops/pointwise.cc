@@ -71,6 +71,45 @@ Value exponential(const Value& x) {
   // exp(-inf) vanishes at any angle.
   return select(equal(hlo::real(x), -INFINITY), like(x, 0.0), hlo::exp(x));
 }
+Value exponential_of_two(const Value& x) {
+  return is_complex(x) ? exponential(scaled(x, ln2)) : hlo::power(like(x, 2.0), x);
+}
+
+/// A finite x as fraction * 2^exponent with the fraction in [1/2, 1); the exponent is an integer.
+struct Parts {
+  Value fraction, exponent;
+};
+
+Parts parts(const Value& x) {
+  const bool is_double = x.dtype() == DType::kF64;
+  const Type bits{is_double ? DType::kS64 : DType::kS32, x.dims()};
+  const int mantissa = is_double ? 52 : 23;
+  const int bias = is_double ? 1022 : 126;
+  const int64_t field = is_double ? 0x7FF : 0xFF;
+  const Value word = hlo::bitcast(x, bits);
+  const Value shifted = hlo::binary("shift_right_logical", word, like(word, mantissa));
+  const Value exponent = (shifted & x.builder->splat(field, bits)) - static_cast<double>(bias);
+  const Value keep = x.builder->splat(~(field << mantissa), bits);
+  const Value half = x.builder->splat(static_cast<int64_t>(bias) << mantissa, bits);
+  return {hlo::bitcast((word & keep) | half, x.type), exponent};
+}
+
+/// log(x) * scale, where log(2) * scale is `unit`: exact for powers of two if the unit is short, because the
+/// exponent is taken by itself.
+Value scaled_log(const Value& x, double scale, long double unit) {
+  if (is_complex(x)) return scaled(hlo::log(x), scale);
+  const Parts p = parts(x);
+  const Value low = less(p.fraction, std::numbers::sqrt2 / 2);
+  const Value fraction = select(low, p.fraction * 2.0, p.fraction);
+  const Value exponent = convert(p.exponent, x.dtype()) - convert(low, x.dtype());
+  // The product with the leading bits of the unit is exact.
+  const double leading = std::ldexp(1.0, x.dtype() == DType::kF64 ? 40 : 14);
+  const auto high = static_cast<double>(std::floor(unit * leading) / leading);
+  const Value value =
+      exponent * high + (exponent * static_cast<double>(unit - high) + hlo::log(fraction) * scale);
+  return select(hlo::is_finite(x) & greater(x, 0.0), value, hlo::log(x));
+}
+
 Value square_root(const Value& x) {
   if (!is_complex(x)) return hlo::sqrt(x);
   const Value root = hlo::sqrt(x);
@@ -78,8 +117,23 @@ Value square_root(const Value& x) {
 }
 Value reciprocal_root(const Value& x) { return is_complex(x) ? 1.0 / square_root(x) : hlo::rsqrt(x); }
 
-Value sinh(const Value& x) { return hlo::unary("chlo.sinh", x); }
-Value cosh(const Value& x) { return hlo::unary("chlo.cosh", x); }
+/// exp(|x|) / 2 from the root, which does not overflow before the half does.
+Value half_exponential(const Value& root) { return (root * 0.5) * root; }
+
+Value sinh(const Value& x) {
+  if (is_complex(x)) return hlo::unary("chlo.sinh", x);
+  const Value size = hlo::abs(x);
+  const Value root = hlo::exp(size * 0.5);
+  const Value large = half_exponential(root) - 0.5 / root / root;
+  const Value grown = hlo::expm1(size);
+  const Value value = select(less(size, 1.0), 0.5 * (grown + grown / (grown + 1.0)), large);
+  return copy_sign(value, x);
+}
+Value cosh(const Value& x) {
+  if (is_complex(x)) return hlo::unary("chlo.cosh", x);
+  const Value root = hlo::exp(hlo::abs(x) * 0.5);
+  return half_exponential(root) + 0.5 / root / root;
+}
 Value tan(const Value& x) { return hlo::unary("chlo.tan", x); }
 
 /// Zero times infinity is zero here: sin(0) * cosh(inf).
@@ -138,18 +192,6 @@ Value angle(const Value& x) {
   return is_whole(x) ? result : select(hlo::is_nan(x), x, result);
 }
 
-/// log(exp(a) + exp(b)), led by the operand with the larger real part.
-Value complex_log_of_sum(const Value& a, const Value& b) {
-  const Value re_a = hlo::real(a), re_b = hlo::real(b);
-  const Value first = hlo::compare(hlo::Compare::kGe, re_a, re_b);
-  const Value high = select(first, a, b), low = select(first, b, a);
-  const Value same_infinity = equal(re_a, re_b) & equal(hlo::abs(re_a), INFINITY);
-  const Value at_infinity = select(less(re_a, 0.0), low, hlo::log(hlo::exp(a) + hlo::exp(b)));
-  const Value sum = select(same_infinity, at_infinity, high + hlo::log1p(hlo::exp(low - high)));
-  const Value nan = hlo::is_nan(a) | hlo::is_nan(b);
-  return select(nan, a.builder->splat(std::complex<double>(NAN, NAN), {a.dtype(), {}}), sum);
-}
-
 /// log(base ** a + base ** b) / log(base)
 Value log_of_sum_of_powers(const Value& a, const Value& b, double log_base) {
   if (hlo::is_complex(a.dtype())) return complex_log_of_sum(a, b);
@@ -168,12 +210,24 @@ Value hypotenuse(const Value& a, const Value& b) { return modulus(hlo::complex(a
 
 }  // namespace
 
+Value complex_log_of_sum(const Value& a, const Value& b) {
+  const Value re_a = hlo::real(a), re_b = hlo::real(b);
+  const Value first = hlo::compare(hlo::Compare::kGe, re_a, re_b);
+  const Value high = select(first, a, b), low = select(first, b, a);
+  const Value same_infinity = equal(re_a, re_b) & equal(hlo::abs(re_a), INFINITY);
+  const Value at_infinity = select(less(re_a, 0.0), low, hlo::log(hlo::exp(a) + hlo::exp(b)));
+  const Value sum = select(same_infinity, at_infinity, high + hlo::log1p(hlo::exp(low - high)));
+  const Value nan = hlo::is_nan(a) | hlo::is_nan(b);
+  return select(nan, a.builder->splat(std::complex<double>(NAN, NAN), {a.dtype(), {}}), sum);
+}
+
 INEXACT_UNARY("aten::exp", exponential(x))
-INEXACT_UNARY("aten::exp2", exponential(scaled(x, ln2)))
+INEXACT_UNARY("aten::exp2", exponential_of_two(x))
 INEXACT_UNARY("aten::expm1", hlo::expm1(x))
 INEXACT_UNARY("aten::log", hlo::log(x))
-INEXACT_UNARY("aten::log2", scaled(hlo::log(x), 1.0 / ln2))
-INEXACT_UNARY("aten::log10", scaled(hlo::log(x), 1.0 / ln10))
+INEXACT_UNARY("aten::log2", scaled_log(x, 1.0 / ln2, 1.0))
+INEXACT_UNARY("aten::log10",
+              scaled_log(x, 1.0 / ln10, std::numbers::ln2_v<long double> / std::numbers::ln10_v<long double>))
 INEXACT_UNARY("aten::log1p", hlo::log1p(x))
 INEXACT_UNARY("aten::sqrt", square_root(x))
 INEXACT_UNARY("aten::rsqrt", reciprocal_root(x))
@@ -217,7 +271,7 @@ OP("aten::sign") { return {signum(op.tensor(0))}; }
 OP("aten::sgn") {
   const Value x = op.tensor(0);
   if (!hlo::is_complex(x.dtype())) return {signum(x)};
-  const Value size = hlo::abs(x);
+  const Value size = modulus(x);
   const Value divisor = hlo::complex(size, like(size, 0.0));
   return {select(equal(size, 0.0), like(x, 0.0), x / divisor)};
 }
@@ -258,22 +312,11 @@ OP("aten::ldexp.Tensor") {
 
 OP("aten::frexp.Tensor") {
   const Value x = op.tensor(0);
-  const DType dtype = x.dtype();
   const Value wide = to_compute(x);
-  const bool is_double = dtype == DType::kF64;
-  const Type bits{is_double ? DType::kS64 : DType::kS32, x.dims()};
-  const int mantissa = is_double ? 52 : 23;
-  const int bias = is_double ? 1022 : 126;
-  const Value word = hlo::bitcast(wide, bits);
-  const int64_t field = is_double ? 0x7FF : 0xFF;
-  const Value shifted = hlo::binary("shift_right_logical", word, like(word, mantissa));
-  const Value exponent = (shifted & x.builder->splat(field, bits)) - static_cast<double>(bias);
-  const Value keep = x.builder->splat(~(field << mantissa), bits);
-  const Value half = x.builder->splat(static_cast<int64_t>(bias) << mantissa, bits);
-  const Value fraction = hlo::bitcast((word & keep) | half, wide.type);
+  const Parts p = parts(wide);
   const Value special = equal(wide, 0.0) | !hlo::is_finite(wide);
-  return {convert(select(special, wide, fraction), dtype),
-          convert(select(special, like(exponent, 0.0), exponent), DType::kS32)};
+  return {convert(select(special, wide, p.fraction), x.dtype()),
+          convert(select(special, like(p.exponent, 0.0), p.exponent), DType::kS32)};
 }
 
 OP("aten::angle") {

@@ -65,14 +65,27 @@ inline Value conjugate(const Value& x) {
   return hlo::is_complex(x.dtype()) ? hlo::complex(hlo::real(x), -hlo::imag(x)) : x;
 }
 
-/// |z|, infinite where a part is, whatever the other.
+/// |z|, infinite where a part is, whatever the other. Made of operations that every program rounds alike, so
+/// that a maximum of moduli equals one of them.
 inline Value modulus(const Value& z) {
-  const Value size = hlo::abs(z);
-  if (!hlo::is_complex(z.dtype())) return size;
-  const Value infinite = hlo::compare(hlo::Compare::kEq, hlo::abs(hlo::real(z)), hlo::like(size, INFINITY)) |
-                         hlo::compare(hlo::Compare::kEq, hlo::abs(hlo::imag(z)), hlo::like(size, INFINITY));
-  return hlo::select(infinite, hlo::like(size, INFINITY), size);
+  if (!hlo::is_complex(z.dtype())) return hlo::abs(z);
+  const Value re = hlo::abs(hlo::real(z)), im = hlo::abs(hlo::imag(z));
+  const Value high = hlo::maximum(re, im);
+  const Value ratio = hlo::minimum(re, im) / high;
+  const Value square = ratio * ratio;
+  const Value one = hlo::like(high, 1.0);
+  // The choice keeps compilers from rounding the product and the sum at once.
+  const Value bounded = hlo::select(hlo::compare(hlo::Compare::kGt, square, one), one, square);
+  const Value size =
+      hlo::select(hlo::compare(hlo::Compare::kEq, high, 0.0), high, high * hlo::sqrt(one + bounded));
+  const Value infinity = hlo::like(size, INFINITY);
+  const Value infinite =
+      hlo::compare(hlo::Compare::kEq, re, infinity) | hlo::compare(hlo::Compare::kEq, im, infinity);
+  return hlo::select(infinite, infinity, size);
 }
+
+/// log(exp(a) + exp(b)) of complex numbers, led by the operand with the larger real part.
+Value complex_log_of_sum(const Value& a, const Value& b);
 
 inline Value less(const Value& a, const Value& b) { return hlo::compare(hlo::Compare::kLt, a, b); }
 inline Value less(const Value& a, double b) { return hlo::compare(hlo::Compare::kLt, a, b); }

@@ -87,10 +87,26 @@ Status accept_between(const Numbers& numbers, int64_t from, int64_t to) {
   return require_representable(to - 1, numbers.dtype, "to - 1");
 }
 
+// The smallest number of all stands for all 64 bits.
+Status accept_all_bits(DType dtype) {
+  if (dtype == DType::kS64 || (hlo::is_float(dtype) && dtype != DType::kF16)) return {};
+  const bool unknown = dtype == DType::kF16 || dtype == DType::kPred;
+  return {unknown ? Code::kUnimplemented : Code::kInvalidArgument,
+          "random_ over all 64 bits handles only int64, double, float and bfloat16"};
+}
+
 Status accept_from(const Numbers& numbers) {
   const int64_t from = numbers.integer(1);
   if (numbers.has(2)) return accept_between(numbers, from, numbers.integer(2));
-  return from == INT64_MIN ? Status() : require_representable(from, numbers.dtype, "from");
+  if (from == INT64_MIN) return accept_all_bits(numbers.dtype);
+  const int64_t last = last_whole_number(numbers.dtype);
+  if (hlo::is_float(numbers.dtype) && from >= last) {
+    return invalid_argument(
+        "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, but "
+        "got from=" +
+        std::to_string(from) + " > to_inc=" + std::to_string(last));
+  }
+  return require_representable(from, numbers.dtype, "from");
 }
 
 Status accept_to(const Numbers& numbers) { return accept_between(numbers, 0, numbers.integer(1)); }
@@ -100,10 +116,12 @@ Status accept_to(const Numbers& numbers) { return accept_between(numbers, 0, num
 OP("aten::random.from", .runtime = {1, 2}, .accept = accept_from, .random = true) {
   const Value from = op.scalar(1, DType::kS64);
   if (op.has(2)) return {random_between(op, from, op.scalar(2, DType::kS64))};
-  // Everything from `from` on, the last number included; a range of 2^64 wraps to zero.
+  // Everything from `from` on, the last number included.
   const Value x = op.tensor(0);
   const uint64_t end = static_cast<uint64_t>(last_whole_number(x.dtype())) + 1;
-  const Value range = constant(op, end, DType::kU64) - convert(from, DType::kU64);
+  const Value rest = constant(op, end, DType::kU64) - convert(from, DType::kU64);
+  const Value all_bits = equal(from, static_cast<double>(INT64_MIN));
+  const Value range = select(all_bits, constant(op, 0, DType::kU64), rest);
   return {convert(whole_numbers(op, x.dims(), from, range, is_narrow(x.dtype())), x.dtype())};
 }
 OP("aten::random.to", .runtime = {1}, .accept = accept_to, .random = true) {

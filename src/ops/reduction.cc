@@ -202,7 +202,7 @@ Value vector_norm(Lowering& op, double order, const Dims& dims, bool keepdim, st
     if (hlo::is_complex(x.dtype())) squares = squares + hlo::imag(x) * hlo::imag(x);
     return finish(hlo::sqrt(sum(squares)));
   }
-  const Value magnitude = hlo::abs(x);
+  const Value magnitude = modulus(x);
   if (std::isinf(order)) return finish(extremum(magnitude, order > 0, dims, keepdim));
   if (order == 1) return finish(sum(magnitude));
   const Value total = sum(hlo::power(magnitude, hlo::like(magnitude, order)));

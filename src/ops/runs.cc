@@ -77,7 +77,7 @@ Value row_order(const Value& x) {
     return {state[0] - 1.0, sorted[1], state[2]};
   };
   return hlo::while_loop({builder.splat(width - 1, counter), positions, order_key(x)}, unfinished,
-                    sort_by_column)[1];
+                         sort_by_column)[1];
 }
 
 }  // namespace

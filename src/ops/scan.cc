@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "ops/op.h"
-#include "ops/promotion.h"
+#include "ops/pointwise.h"
 
 namespace torch_tpu::ops {
 
@@ -96,18 +96,33 @@ Values cumulative_extremum(Lowering& op, int dim_arg, Reduction kind) {
   return {values, hlo::convert(last, DType::kS64)};
 }
 
-/// log(exp(a) + exp(b)) of complex numbers: torch's formula, which keeps infinities and lets NaN through.
-Values log_add_exp(const Values& v) {
-  const Value a = v[0];
-  const Value b = v[1];
-  const Value real_a = hlo::real(a);
-  const Value real_b = hlo::real(b);
-  const Value a_larger = hlo::compare(Compare::kGe, real_a, real_b) | hlo::is_nan(real_a);
-  const Value larger = hlo::select(a_larger, a, b);
-  const Value smaller = hlo::select(a_larger, b, a);
-  const Value both_zero =
-      hlo::compare(Compare::kEq, hlo::real(larger), -std::numeric_limits<double>::infinity());
-  return {hlo::select(both_zero, larger, hlo::log1p(hlo::exp(smaller - larger)) + larger)};
+/// The log-sum-exps of complex numbers, one after the other and in double precision as on the CPU: how far
+/// each angle has turned depends on the order.
+Value complex_log_cumulative_sum(const Value& x, int64_t dim) {
+  if (x.rank() == 0 || x.type.elements() == 0) return x;
+  Builder& builder = *x.builder;
+  const Type index{DType::kS32, {}};
+  const auto starts = [&](const Value& place) {
+    Values all(x.dims().size(), builder.splat(int64_t{0}, index));
+    all[dim] = place;
+    return all;
+  };
+  const Value wide = hlo::convert(x, DType::kC128);
+  Dims one = x.dims();
+  one[dim] = 1;
+  const Value first = hlo::slice_dim(wide, dim, 0, 1);
+  // State: place, x, the sum up to it, the results.
+  const Values end = hlo::while_loop(
+      {builder.splat(int64_t{1}, index), wide, first, x},
+      [&](const Values& v) -> Values {
+        return {hlo::compare(Compare::kLt, v[0], static_cast<double>(x.dim(dim)))};
+      },
+      [&](const Values& v) -> Values {
+        const Value sum = complex_log_of_sum(hlo::dynamic_slice(v[1], starts(v[0]), one), v[2]);
+        const Value results = hlo::dynamic_update_slice(v[3], hlo::convert(sum, x.dtype()), starts(v[0]));
+        return {v[0] + 1.0, v[1], sum, results};
+      });
+  return end[3];
 }
 
 /// Sums of exp(x - maximum), as pairs (maximum, sum): one rounding of the maximum's size, at the end.
@@ -123,9 +138,9 @@ Values add_scaled(const Values& v) {
 Value log_cumulative_sum(Lowering& op) {
   const Value x = op.tensor(0);
   const int64_t dim = op.dim(1, x.rank());
+  if (hlo::is_complex(x.dtype())) return complex_log_cumulative_sum(x, dim);
   const Value terms = to_compute(x);
   const Value least = op.builder().splat(-std::numeric_limits<double>::infinity(), {terms.dtype(), {}});
-  if (hlo::is_complex(x.dtype())) return scan(terms, dim, least, log_add_exp);
   const Values end =
       scan(Values{terms, hlo::like(terms, 1.0)}, dim, Values{least, hlo::like(least, 0.0)}, add_scaled);
   return hlo::convert(end[0] + hlo::log(end[1]), x.dtype());

@@ -20,7 +20,6 @@ using std::numbers::inv_sqrtpi;
 using std::numbers::pi;
 using std::numbers::sqrt2;
 
-Value erfc(const Value& x) { return hlo::unary("chlo.erfc", x); }
 Value log_gamma(const Value& x) { return hlo::unary("chlo.lgamma", x); }
 Value quiet_nan(const Value& x) { return like(x, NAN); }
 Value infinity(const Value& x) { return like(x, INFINITY); }
@@ -42,6 +41,19 @@ Value scaled_erfc_of_positive(const Value& x) {
                     5.9209939998191890498e-2,   -8.4249133366517915584e-2,  -4.5900545806464773309e-3,
                     2.3551578691348035082});
   return series / (1.0 + 2.0 * x);
+}
+
+/// exp(-x * x) without the rounding error of the square, which would count x * x times in f32.
+Value bell(const Value& argument) {
+  if (argument.dtype() != DType::kF32) return exp(-argument * argument);
+  const Value x = hlo::minimum(argument, like(argument, 15.0));  // the end of f32
+  const Type bits{DType::kS32, x.dims()};
+  const Value leading = hlo::bitcast(hlo::bitcast(x, bits) & x.builder->splat(int64_t{-4096}, bits), x.type);
+  return exp(-leading * leading) * exp((leading - x) * (leading + x));
+}
+
+Value erfc(const Value& x) {
+  return select(less(x, 0.5), 1.0 - hlo::erf(x), bell(x) * scaled_erfc_of_positive(x));
 }
 
 Value scaled_erfc(const Value& x) {
@@ -126,8 +138,8 @@ Value digamma(const Value& x) {
 /// Reflection below one half, recurrence up to six, then the asymptotic series.
 Value trigamma(const Value& x) {
   const Value mirrored = less(x, 0.5);
-  // The sine has the period of the poles; the distance to the nearest one is exact.
-  const Value sine = hlo::sin((x - hlo::unary("round_nearest_even", x)) * pi);
+  // Not reduced to one period: ATen's sine is not quite zero at the poles, and so are its results.
+  const Value sine = hlo::sin(x * pi);
   Value y = select(mirrored, 1.0 - x, x);
   Value sum = like(x, 0.0);
   for (int step = 0; step < 6; ++step) {
@@ -139,63 +151,79 @@ Value trigamma(const Value& x) {
   return select(mirrored, (pi * pi) / (sine * sine) - sum, sum);
 }
 
-/// The Hurwitz zeta function by the Euler-Maclaurin formula, as zeta in the Cephes library: terms up to
-/// max(9, first base above 9), then twelve corrections.
-Value zeta(const Value& order, const Value& base) {
-  const Dims dims = hlo::broadcast_dims(*order.builder, order.dims(), base.dims());
-  const Value x = hlo::broadcast_to(order, dims);
-  const Value q = hlo::broadcast_to(base, dims);
-  Dims all;
-  for (int64_t i = 0; i < x.rank(); ++i) all.push_back(i);
-  const auto term = [](const Value& a, const Value& order) {
-    // pow of a negative base is defined for whole orders only, where the sign is the parity's.
-    return hlo::power(a, -order);
-  };
-  const Value first = term(q, x);
-  const Value count = like(x, 0.0);
-  // Every element runs nine steps, and on until its base passes nine.
-  const auto unfinished = [](const Values& state) {
-    return less(state[3], 9.0) | compare(Compare::kLe, state[1], 9.0);
-  };
-  const Values end = hlo::while_loop(
-      {x, q, first, count, first},
-      [&](const Values& state) -> Values {
-        const Value limit = less(state[3], 2000.0);
-        return {hlo::reduce(unfinished(state) & limit, hlo::Reduction::kOr, all)};
-      },
-      [&](const Values& state) -> Values {
-        const Value go = unfinished(state);
-        const Value next = state[1] + 1.0;
-        const Value power = term(next, state[0]);
-        return {state[0], select(go, next, state[1]), select(go, state[2] + power, state[2]),
-                select(go, state[3] + 1.0, state[3]), select(go, power, state[4])};
-      });
-  const Value a = end[1];
-  Value sum = end[2];
-  Value power = end[4];
-  sum = sum + power * a / (x - 1.0) - 0.5 * power;
+/// The terms of the Hurwitz zeta function up to max(9, first base above 9), and the last base and term. A sum
+/// that a term no longer changes is the result: the element is settled.
+struct ZetaTerms {
+  Value base, sum, term, settled;
+
+  ZetaTerms(const Value& x, const Value& q) {
+    constexpr double kMost = 1 << 24;
+    Dims all;
+    for (int64_t i = 0; i < x.rank(); ++i) all.push_back(i);
+    const Value first = hlo::power(q, -x);
+    const Value nowhere = is_nan(first);
+    // State: terms so far (rank 0), x, base, sum, term, settled.
+    const auto unfinished = [](const Values& state) {
+      return (!state[5]) & (less(state[0], 9.0) | compare(Compare::kLe, state[2], 9.0));
+    };
+    const Values end = hlo::while_loop(
+        {x.builder->splat(0.0, {x.dtype(), {}}), x, q, first, like(x, 0.0), nowhere},
+        [&](const Values& state) -> Values {
+          return {less(state[0], kMost) & hlo::reduce(unfinished(state), hlo::Reduction::kOr, all)};
+        },
+        [&](const Values& state) -> Values {
+          const Value go = unfinished(state);
+          const Value base = state[2] + 1.0;
+          const Value term = hlo::power(base, -state[1]);
+          const Value sum = state[3] + term;
+          const Value small = less(-kEpsilon * sum, term) & less(term, kEpsilon * sum);
+          return {state[0] + 1.0,
+                  state[1],
+                  select(go, base, state[2]),
+                  select(go, sum, state[3]),
+                  select(go, term, state[4]),
+                  state[5] | (go & small)};
+        });
+    base = end[2];
+    sum = select(less(end[0], kMost), end[3], quiet_nan(x));
+    term = end[4];
+    settled = end[5];
+  }
+
+  static constexpr double kEpsilon = 0x1p-53;
+};
+
+/// The Hurwitz zeta function by the Euler-Maclaurin formula, as zeta in the Cephes library, in the double
+/// precision that ATen gives it for f32 too.
+Value zeta(const Value& order, const Value& first_base) {
+  const Dims dims = hlo::broadcast_dims(*order.builder, order.dims(), first_base.dims());
+  const Value x = hlo::convert(hlo::broadcast_to(order, dims), DType::kF64);
+  const Value q = hlo::convert(hlo::broadcast_to(first_base, dims), DType::kF64);
+  const ZetaTerms terms(x, q);
+  Value settled = terms.settled;
+  Value power = terms.term;
+  Value sum = select(settled, terms.sum, terms.sum + power * terms.base / (x - 1.0) - 0.5 * power);
   Value factor = like(x, 1.0);
   int k = 0;
   for (const double divisor :
        {12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1.8924375803183791606e9, 7.47242496e10,
         -2.950130727918164224e12, 1.1646782814350067249e14, -4.5979787224074726105e15,
         1.8152105401943546773e17, -7.1661652561756670113e18}) {
-    // f32 has converged after six terms and would overflow later.
-    if (x.dtype() == DType::kF32 && k >= 12) break;
     factor = factor * (x + static_cast<double>(k));
-    power = power / a;
-    sum = sum + factor * power / divisor;
+    power = power / terms.base;
+    const Value correction = factor * power / divisor;
+    sum = select(settled, sum, sum + correction);
+    settled = settled | less(hlo::abs(correction / sum), ZetaTerms::kEpsilon);
     factor = factor * (x + static_cast<double>(k + 1));
-    power = power / a;
+    power = power / terms.base;
     k += 2;
   }
-  // Where the powers underflow the series is its first terms, and the corrections may be inf * 0.
-  const Value result = select(equal(end[4], 0.0), end[2], sum);
   const Value pole = equal(q, hlo::floor(q));
   const Value whole_order = equal(x, hlo::floor(x));
-  const Value outside = select(pole, infinity(x), select(whole_order, result, quiet_nan(x)));
-  const Value inside = select(compare(Compare::kLe, q, 0.0), outside, result);
-  return select(equal(x, 1.0), infinity(x), select(less(x, 1.0), quiet_nan(x), inside));
+  const Value outside = select(pole, infinity(x), select(whole_order, sum, quiet_nan(x)));
+  const Value inside = select(compare(Compare::kLe, q, 0.0), outside, sum);
+  const Value result = select(equal(x, 1.0), infinity(x), select(less(x, 1.0), quiet_nan(x), inside));
+  return hlo::convert(result, order.dtype());
 }
 
 /// x rounded to `dtype` for good, with its denormals.

@@ -264,9 +264,14 @@ Value spherical_j0(const Value& x) {
 
 constexpr double kInverseSqrtPi = 0.564189583547756286948;
 
+/// The angle less whole turns, which f32 could not tell from its fraction.
+Value less_turns(const Value& angle) { return angle - 2.0 * pi * hlo::floor(angle * (0.5 / pi)); }
+
 Value airy_left(const Value& x) {
   const Value root = sqrt(-x);
-  const Value phase = -2.0 * x * root / 3.0;
+  const Value precise = hlo::convert(x, DType::kF64);
+  const Value angle = precise * sqrt(-precise) * (-2.0 / 3.0);
+  const Value phase = hlo::convert(angle, x.dtype());
   const Value z = 1.0 / phase;
   const Value square = z * z;
   const Value f =
@@ -286,7 +291,7 @@ Value airy_left(const Value& x) {
                           5.47686069422975497931, 9.54293611618961883998e-1, 8.64580826352392193095e-2,
                           4.12656523824222607191e-3, 1.01259085116509135510e-4, 1.17166733214413521882e-6,
                           4.91834570062930015649e-9});
-  const Value t = phase + 0.25 * pi;
+  const Value t = hlo::convert(less_turns(angle + 0.25 * pi), x.dtype());
   return kInverseSqrtPi * hlo::rsqrt(root) * (sin(t) * (1.0 + square * f) - cos(t) * (z * g));
 }
 

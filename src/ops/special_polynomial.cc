@@ -29,6 +29,8 @@ Value recurrence(const Value& argument, const Value& degree, const Value& degree
   const auto active = [](const Values& state) {
     return compare(Compare::kLe, state[0], state[2]) & equal(state[4], state[4]);
   };
+  // What overflows the argument's dtype is infinite from there on.
+  const double limit = argument.dtype() == DType::kF64 ? INFINITY : 0x1.fffffep127;
   // State: k (rank 0), x, degree, p, q. Degrees are integers: a float counter would stop at 2^24.
   const Values end = hlo::while_loop(
       {x.builder->splat(int64_t{2}, {DType::kS64, {}}), x, hlo::convert(degree, DType::kS64), like(x, 1.0),
@@ -38,8 +40,9 @@ Value recurrence(const Value& argument, const Value& degree, const Value& degree
         const Value go = active(state);
         const Value j = hlo::convert(state[0] - 1.0, state[1].dtype());
         const Value next = step(state[1], j, state[3], state[4]);
+        const Value kept = select(greater(abs(next), limit), next * INFINITY, next);
         return {state[0] + 1.0, state[1], state[2], select(go, state[4], state[3]),
-                select(go, next, state[4])};
+                select(go, kept, state[4])};
       });
   return select(equal(degree, 0.0), like(argument, 1.0), hlo::convert(end[4], argument.dtype()));
 }

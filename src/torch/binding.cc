@@ -91,6 +91,8 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
   Binding binding(handle);
   binding.op = &op;
   const c10::FunctionSchema& schema = handle.schema();
+  const bool own_schema =
+      op.name == schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
   std::vector<int> written;
   const auto& arguments = schema.arguments();
   for (int i = 0; i < static_cast<int>(arguments.size()); ++i) {
@@ -101,12 +103,11 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
     argument.special = argument.kind == ArgKind::kScalar && !op.traits.special.empty();
     argument.is_out = arguments[i].is_out();
     binding.arguments.push_back(argument);
-    if (is_written(arguments[i])) written.push_back(i);
+    // What the op writes beside its results comes after them in every form.
+    if (is_written(arguments[i]) && (own_schema || !contains(op.traits.writes, i))) written.push_back(i);
     if (argument.kind == ArgKind::kTensorList && is_list_of_optionals(arguments[i]))
       binding.expands_masks = true;
   }
-  const bool own_schema =
-      op.name == schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
   const auto outs =
       std::count_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.is_out(); });
   if (!own_schema) binding.functional = own_operator(op);
@@ -116,6 +117,7 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
     const bool aliases = result.alias_info() != nullptr && next_written < written.size();
     binding.returns.push_back(aliases ? written[next_written++] : -1);
   }
+  binding.is_foreach = schema.name().starts_with("aten::_foreach_");
   binding.returns_list =
       schema.returns().size() == 1 && schema.returns()[0].type()->kind() == TypeKind::ListType;
   if (own_schema && !op.traits.writes.empty()) {

@@ -46,6 +46,7 @@ struct Binding {
   /// out= forms, after them for what the op writes beside its schema.
   std::vector<int> writes_before, writes_after;
   bool keeps_out_shape = false;   // an out= tensor of another shape with as many elements stays as it is
+  bool is_foreach = false;        // acts on the elements of lists one by one
   bool returns_list = false;      // the single return is a fresh Tensor[]
   bool expands_masks = false;     // boolean index tensors become integer ones first
   mutable bool has_meta = false;  // ATen can check arguments and tell strides

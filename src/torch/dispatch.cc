@@ -189,7 +189,7 @@ void Arguments::gather(int i) {
     case ArgKind::kScalars: {
       const auto list = value.toListRef();
       hash_.append(tag(argument.kind, list.size()));
-      for (const c10::IValue& element : list) hash_.append(as_double(element));
+      for (const c10::IValue& element : list) gather_number(argument, element);
       return;
     }
     case ArgKind::kInteger:
@@ -265,9 +265,9 @@ ops::Arg Arguments::describe(int i, int& input, int& slot) const {
       if (value.isBool()) return value.toBool();
       return value.toDouble();
     case ArgKind::kScalars: {
-      std::vector<double> numbers;
-      for (const c10::IValue& element : value.toListRef()) numbers.push_back(as_double(element));
-      return numbers;
+      ops::ScalarListArg list;
+      for (size_t k = 0; k < value.toListRef().size(); ++k) list.slots.push_back(slot++);
+      return list;
     }
     case ArgKind::kInteger:
       return value.toInt();

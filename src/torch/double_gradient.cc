@@ -38,13 +38,14 @@ bool wants_doubles(c10::ArrayRef<c10::IValue> arguments) {
   for (const c10::IValue& value : arguments) {
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     const at::Tensor& tensor = value.toTensor();
+    if (!tensor.is_floating_point() && !tensor.is_complex()) continue;
     if (!wider(tensor.scalar_type()).has_value() || !is_small(tensor)) return false;
     differentiable = differentiable || has_derivative(tensor);
   }
   return differentiable;
 }
 
-void decompose(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+void evaluate(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const c10::ArrayRef<c10::IValue> arguments = torch::jit::last(*stack, schema.arguments().size());
   if (!wants_doubles(arguments)) {
@@ -57,7 +58,7 @@ void decompose(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     c10::IValue& value = (*stack)[i];
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     const at::Tensor& tensor = value.toTensor();
-    value = converted(tensor, *wider(tensor.scalar_type()));
+    if (const auto dtype = wider(tensor.scalar_type())) value = converted(tensor, *dtype);
   }
   op.redispatchBoxed(keys, stack);
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
@@ -71,8 +72,8 @@ void decompose(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   for (const char* name :
-       {"_linalg_eigh", "_linalg_svd", "linalg_eig", "linalg_householder_product", "linalg_lstsq"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&decompose>());
+       {"_linalg_eigh", "_linalg_svd", "cov", "linalg_eig", "linalg_householder_product", "linalg_lstsq"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&evaluate>());
   }
 }
 

@@ -48,6 +48,16 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
 bool fallback_allowed() { return allowed_storage(); }
 void set_fallback_allowed(bool allowed) { allowed_storage() = allowed; }
 
+void refuse_compressed(const c10::OperatorHandle& op) {
+  constexpr auto kKey = c10::DispatchKey::SparseCsrPrivateUse1;
+  static torch::Library& library =
+      *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  const bool takes_all = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+  if (!takes_all || op.hasKernelForDispatchKey(kKey)) return;
+  library.impl(c10::toString(op.operator_name()).c_str(),
+               torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>()); }
 
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {

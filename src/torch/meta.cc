@@ -161,8 +161,8 @@ std::optional<std::vector<MetaResult>> run_meta(const Binding& binding, const c1
 void raise_cpu_refusal(const Binding& binding, const c10::IValue* values) {
   if (element_count(binding, values) > kAskableElements) return;
   // Ones may be indices out of bounds, zeros may be divisors: what both meet is about shapes and dtypes.
-  if (cpu_refusal(binding, values, 0) == nullptr) return;
-  if (const std::exception_ptr refusal = cpu_refusal(binding, values, 1)) std::rethrow_exception(refusal);
+  const std::exception_ptr refusal = cpu_refusal(binding, values, 0);
+  if (refusal != nullptr && cpu_refusal(binding, values, 1) != nullptr) std::rethrow_exception(refusal);
 }
 
 void check_written_dtypes(const Binding& binding, const c10::IValue* values, const ops::Call& call) {

@@ -2,19 +2,42 @@
 
 #include <torch/library.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "engine/counters.h"
 #include "torch/binding.h"
 #include "torch/fallback.h"
+#include "torch/record.h"
 
 namespace torch_tpu {
 namespace {
 
+/// Whether all tensors are ours and nothing is written twice: then one call does what a loop would do.
+bool acts_as_one(const Binding& binding, const c10::IValue* values) {
+  std::vector<const c10::StorageImpl*> written;
+  for (size_t i = 0; i < binding.arguments.size(); ++i) {
+    if (binding.arguments[i].kind != ArgKind::kTensorList) continue;
+    const bool is_written = std::count(binding.writes_before.begin(), binding.writes_before.end(), i) > 0;
+    for (const c10::IValue& element : values[i].toListRef()) {
+      const at::Tensor& tensor = element.toTensor();
+      if (!is_tpu(tensor)) return false;
+      if (is_written) written.push_back(tensor.storage().unsafeGetStorageImpl());
+    }
+  }
+  std::sort(written.begin(), written.end());
+  return std::adjacent_find(written.begin(), written.end()) == written.end();
+}
+
 struct Kernel final : c10::OperatorKernel {
   explicit Kernel(Binding binding) : binding(std::move(binding)) {}
-  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    run_binding(binding, *stack);
+  void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    if (binding.is_foreach && !acts_as_one(binding, &*(stack->end() - binding.arguments.size()))) {
+      // ATen's loop over the elements, which is what Meta tensors get.
+      handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+    } else {
+      run_binding(binding, *stack);
+    }
   }
   const Binding binding;
 };
@@ -43,6 +66,7 @@ void bind(torch::Library& library, const c10::OperatorHandle& handle, const ops:
   library.impl(text.c_str(),
                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(make_binding(handle, op))));
   names().push_back(std::move(text));
+  refuse_compressed(handle);
 }
 
 }  // namespace

@@ -98,6 +98,26 @@ Tensor& add_out_compressed(const Tensor& self, const Tensor& other, const Scalar
   return out;
 }
 
+// The products of the entries that both coalesced tensors have.
+Tensor common_entries(const Tensor& a, const Tensor& b) {
+  const Tensor offsets = flatten_indices(a._indices(), a.sizes());
+  const auto [place, found] = find_sorted(flatten_indices(b._indices(), b.sizes()), offsets);
+  const Tensor kept = found.nonzero().squeeze(1);
+  const Tensor partner = place.index_select(0, kept);
+  const Tensor values = a._values().index_select(0, kept).mul(b._values().index_select(0, partner));
+  return make_coo(a._indices().index_select(1, kept), values, a.sizes(), true);
+}
+
+// All entries of one tensor, times what the other one holds there. ATen looks up in the coalesced one, or in
+// the larger one.
+Tensor matched_entries(const Tensor& a, const Tensor& b) {
+  const bool look_up_a = a.is_coalesced() || (!b.is_coalesced() && a._nnz() >= b._nnz());
+  const Tensor& source = look_up_a ? b : a;
+  const Tensor partners =
+      values_at(coalesced(look_up_a ? a : b), flatten_indices(source._indices(), a.sizes()));
+  return make_coo(source._indices().clone(), source._values().mul(partners), a.sizes(), false);
+}
+
 Tensor& mul_out(const Tensor& self, const Tensor& other, Tensor& out) {
   if (!other.is_sparse()) return at::native::_mul_dense_sparse_out(other, self, out);
   if (!self.is_sparse()) return at::native::_mul_dense_sparse_out(self, other, out);
@@ -115,14 +135,8 @@ Tensor& mul_out(const Tensor& self, const Tensor& other, Tensor& out) {
     assign_entries(out, self);
     return out.zero_();
   }
-  const Tensor a = coalesced(self);
-  const Tensor b = coalesced(other);
-  const Tensor offsets = flatten_indices(a._indices(), a.sizes());
-  const auto [place, found] = find_sorted(flatten_indices(b._indices(), b.sizes()), offsets);
-  const Tensor kept = found.nonzero().squeeze(1);
-  const Tensor values =
-      a._values().index_select(0, kept).mul(b._values().index_select(0, place.index_select(0, kept)));
-  assign_entries(out, make_coo(a._indices().index_select(1, kept), values, a.sizes(), true));
+  assign_entries(out, self.is_coalesced() && other.is_coalesced() ? common_entries(self, other)
+                                                                  : matched_entries(self, other));
   return out;
 }
 

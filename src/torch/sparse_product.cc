@@ -177,13 +177,13 @@ Tensor hspmm(const Tensor& mat1, const Tensor& mat2) {
   const Tensor rows = entries._indices().select(0, 0);
   if (entries._nnz() == 0) {
     return make_coo(at::zeros({1, 0}, rows.options()), at::zeros({0, mat2.size(1)}, mat2.options()),
-                    {mat1.size(0), mat2.size(1)}, true);
+                    {mat1.size(0), mat2.size(1)}, false);
   }
   const Groups groups = group_by(rows);
   const Tensor filled = rows.masked_select(groups.starts);
   const Tensor sums =
       sum_of_rows(groups.group, entries._indices().select(0, 1), entries._values(), mat2, filled.size(0));
-  return make_coo(filled.unsqueeze(0), sums.to(mat2.scalar_type()), {mat1.size(0), mat2.size(1)}, true);
+  return make_coo(filled.unsqueeze(0), sums.to(mat2.scalar_type()), {mat1.size(0), mat2.size(1)}, false);
 }
 
 Tensor& hspmm_out(const Tensor& mat1, const Tensor& mat2, Tensor& out) {

@@ -8,19 +8,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from deviations import UNFINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_DTYPES = "bfloat16,float16,float64,int64,int32,uint8,bool,complex64"
 
 # name: (arguments of the tool, the samples that ran when this was written)
 SWEEPS = {
-    "every operator": (["--samples", "1"], 640),
-    "other dtypes": (["--samples", "1", "--every", "5", "--dtype", OTHER_DTYPES], 0),
-    "arguments": (["--samples", "1", "--every", "4", "--kinds", "noncontiguous,out,inplace"], 0),
-    "errors": (["--samples", "100", "--kinds", "errors"], 650),
-    "gradcheck": (["--samples", "1", "--every", "8", "--kinds", "gradcheck", "--dtype", "float64"], 0),
+    "every operator": (["--samples", "1"], 672),
+    "other dtypes": (["--samples", "1", "--every", "5", "--dtype", OTHER_DTYPES], 756),
+    "arguments": (["--samples", "1", "--every", "4", "--kinds", "noncontiguous,out,inplace"], 733),
+    "errors": (["--samples", "100", "--kinds", "errors"], 681),
+    "gradcheck": (["--samples", "1", "--every", "8", "--kinds", "gradcheck", "--dtype", "float64"], 64),
 }
-WHOLE_SAMPLES = 0
+WHOLE_SAMPLES = 100_000
 
 
 def executed(report):
@@ -39,7 +40,7 @@ def run_sweeps(runs, timeout_seconds):
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tools", capture_output=True, text=True,
                           timeout=timeout_seconds, check=False)
     print(done.stdout, done.stderr)  # pytest shows it on failure
-    assert done.returncode == 0
+    assert done.returncode in (0, 1), "the sweep ended early"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def reports(tmp_path_factory):
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_operators(reports, name):
-    assert not failing(reports[name])
+    assert not failing(reports[name]).keys() - UNFINISHED.keys()
     assert executed(reports[name]) >= SWEEPS[name][1]
 
 
@@ -62,5 +63,5 @@ def test_all_operators(tmp_path):
     """Every sample of every operator in every dtype, and the other kinds of calls."""
     run_sweeps([["--all", "--out", str(tmp_path / "report.json")]], 4 * 3600)
     report = json.loads((tmp_path / "report.json").read_text())
-    assert not failing(report)
+    assert not failing(report).keys() - UNFINISHED.keys()
     assert executed(report) >= WHOLE_SAMPLES

@@ -19,6 +19,12 @@ def tolerances(info, dtype):
     return rtol, atol
 
 
+def limits(dtype, asked):
+    """(rtol, atol) for results of this dtype."""
+    rtol, atol = default_tolerances(dtype)
+    return (max(rtol, asked[0]), max(atol, asked[1])) if rtol > 0 else (rtol, atol)
+
+
 def tensor_difference(a, b, asked, values):
     """What differs between tensor `a` and what should equal it, or ''."""
     if not isinstance(b, torch.Tensor):
@@ -27,9 +33,7 @@ def tensor_difference(a, b, asked, values):
         return f"{b.dtype}{list(b.shape)} instead of {a.dtype}{list(a.shape)}"
     if not values:
         return ""
-    rtol, atol = default_tolerances(a.dtype)
-    if rtol > 0:
-        rtol, atol = max(rtol, asked[0]), max(atol, asked[1])
+    rtol, atol = limits(a.dtype, asked)
     try:
         torch.testing.assert_close(b, a, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
@@ -72,3 +76,18 @@ def rounded(tree, like):
     others = tree_flatten(like)[0]
     pairs = zip(leaves, others, strict=True)
     return tree_unflatten([a.to(b.dtype) if isinstance(a, torch.Tensor) else a for a, b in pairs], structure)
+
+
+def nearest(expected, judged, actual, asked):
+    """The tree `expected`, with those elements of `judged` that equal the ones of `actual` in their places."""
+
+    def choose(a, b, c):
+        comparable = all(isinstance(t, torch.Tensor) and t.is_floating_point() | t.is_complex() for t in (a, b, c))
+        if not comparable or not a.dtype == b.dtype == c.dtype or not a.shape == b.shape == c.shape:
+            return a
+        rtol, atol = limits(a.dtype, asked)
+        return torch.where(torch.isclose(c, b, rtol=rtol, atol=atol, equal_nan=True), b, a)
+
+    leaves, structure = tree_flatten(expected)
+    triples = zip(leaves, tree_flatten(judged)[0], tree_flatten(actual)[0], strict=True)
+    return tree_unflatten([choose(*triple) for triple in triples], structure)

@@ -9,7 +9,7 @@ import itertools
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from .judge import WIDER, difference, in_double, rounded, tolerances
+from .judge import WIDER, difference, in_double, nearest, rounded, tolerances
 from .transfer import DEVICE, arguments_on, copy_to, tensors_in, to_cpu
 
 UNINITIALISED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
@@ -97,8 +97,9 @@ def compare(op, sample, dtype, backward):
     if found and values and dtype in WIDER:
         with contextlib.suppress(Exception):  # not every operator takes doubles
             judged = rounded(evaluate(op, in_double(sample, dtype), "cpu", backward), expected)
-            if not difference(judged, actual, asked):
-                return "equal", ""
+            # Each element on its own: where the CPU rounds a result less well, its gradient starts from there.
+            expected = nearest(expected, judged, actual, asked)
+            found = difference(expected, actual, asked)
     if not found:
         return "equal", ""
     forward = difference(expected[0], actual[0], asked, values)
