@@ -18,7 +18,7 @@ help:
 	@echo 'make test-all     those, and the slow ones'
 	@echo 'make build        the package, editable, in .venv; after a change of C++ sources: again'
 	@echo 'make bench        measure'
-	@echo 'make op-coverage  which ATen operators are lowered; PLATFORM=tpu: which of them compile for a TPU'
+	@echo 'make op-coverage  every operator against the CPU; PLATFORM=tpu: which of them compile for a TPU'
 	@echo 'make format       clang-format over the C++ sources'
 	@echo 'make wheel        dist/*.whl with pip'
 	@echo 'make wheel-bazel  the same wheel with Bazel: bazel-bin/ci/wheel/*.whl'
@@ -81,7 +81,7 @@ op-coverage: build $(VENV)/.libtpu
 	$(PYTHON) tools/tpu_coverage.py
 else
 op-coverage: build
-	$(PYTHON) tools/op_coverage.py
+	$(PYTHON) tools/op_coverage.py --all
 endif
 
 $(VENV)/.libtpu: $(VENV)/.environment

@@ -129,7 +129,11 @@ Geometry geometry_of(Lowering& op, int first, int64_t groups, int64_t rank) {
     if (numbers.size() == 1) numbers.resize(static_cast<size_t>(rank), numbers[0]);
     return Dims(numbers);
   };
-  return {{expanded(first), expanded(first + 1), expanded(first + 2)}, groups};
+  const Geometry g{{expanded(first), expanded(first + 1), expanded(first + 2)}, groups};
+  for (const int64_t padding : g.padding) {
+    if (padding < 0) op.fail("negative padding is not supported");
+  }
+  return g;
 }
 
 // An input without batch dimension is not possible here: torch adds it before.

@@ -20,7 +20,7 @@ OP("aten::histc") {
   const Value from_data = compare(Compare::kEq, given_low, given_high);
   const Value low = select(from_data, reduce(x, Reduction::kMin, Dims{0}), given_low);
   const Value high = select(from_data, reduce(x, Reduction::kMax, Dims{0}), given_high);
-  op.check(!is_finite(low) | !is_finite(high), Code::kInvalidArgument, "torch.histc: range is not finite");
+  op.check(!(is_finite(low) & is_finite(high)), Code::kInvalidArgument, "torch.histc: range is not finite");
   const Value flat = compare(Compare::kEq, low, high);
   const Value left = select(flat, low - 1.0, low);
   const Value right = select(flat, high + 1.0, high);
@@ -56,7 +56,7 @@ Value even_edges(Lowering& op, const Value& x, int64_t bins, const std::vector<d
     low = reduce(x, Reduction::kMin, Dims{0});
     high = reduce(x, Reduction::kMax, Dims{0});
   }
-  op.check(!is_finite(low) | !is_finite(high), Code::kInvalidArgument,
+  op.check(!(is_finite(low) & is_finite(high)), Code::kInvalidArgument,
            "torch.histogramdd: the range of dimension " + std::to_string(dimension) + " is not finite");
   const Value flat = compare(Compare::kEq, low, high);
   return spaced(select(flat, low - 0.5, low), select(flat, high + 0.5, high), bins + 1, x.dtype());
@@ -107,6 +107,9 @@ Value as_points(const Value& x) {
 
 Values all_even_edges(Lowering& op, const Value& points) {
   const std::vector<int64_t> bins = op.integers(1);
+  if (static_cast<int64_t>(bins.size()) != points.dim(1)) {
+    op.fail("histogramdd: The size of bins must be equal to the innermost dimension of the input.");
+  }
   Values edges;
   for (size_t i = 0; i < bins.size(); ++i) {
     edges.push_back(even_edges(op, flatten(slice_dim(points, 1, i, i + 1)), bins[i], op.numbers(2), i));

@@ -239,6 +239,10 @@ OP("aten::put", .distinct = true) {
 }
 
 OP("aten::masked_scatter") {
+  if (const DType dtype = op.tensor(1).dtype(); dtype != DType::kPred) {
+    op.fail("masked_scatter_ only supports boolean masks, but got mask with dtype " +
+            std::string(scalar_type_name(dtype)));
+  }
   const Value mask_argument = hlo::convert(op.tensor(1), DType::kPred);
   const Dims dims = broadcast_dims(op.builder(), op.tensor(0).dims(), mask_argument.dims());
   const Value self = broadcast_to(op.tensor(0), dims);

@@ -184,11 +184,11 @@ TEST(lowering_follows_inference) {
   Builder builder;
   const Values inputs{builder.parameter(call.inputs[0]), builder.parameter(call.inputs[1])};
   const Values scalars{builder.parameter({DType::kS64, {}})};
-  const auto results = lower(builder, call, inputs, scalars);
-  REQUIRE_OK(results);
-  CHECK_EQ(results->size(), call.outputs.size());
-  CHECK(results->front().type == call.outputs[0]);
-  CHECK(holds(builder.module(*results), "stablehlo.add"));
+  const auto lowered = lower(builder, call, inputs, scalars);
+  REQUIRE_OK(lowered);
+  CHECK_EQ(lowered->results.size(), call.outputs.size());
+  CHECK(lowered->results.front().type == call.outputs[0]);
+  CHECK(holds(builder.module(lowered->results), "stablehlo.add"));
 }
 
 }  // namespace

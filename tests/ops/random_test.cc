@@ -46,9 +46,9 @@ TEST(draws_share_one_function) {
   Builder builder;
   const Value seed = builder.parameter({DType::kS64, {}});
   const Value offset = builder.parameter({DType::kS64, {}});
-  const auto results = lower(builder, call, {}, {}, seed, offset);
-  REQUIRE_OK(results);
-  const std::string text = builder.module(*results);
+  const auto lowered = lower(builder, call, {}, {}, seed, offset);
+  REQUIRE_OK(lowered);
+  const std::string text = builder.module(lowered->results);
   // One for the draws of four words, one for the draw of five.
   CHECK_EQ(occurrences(text, "func.func private @threefry"), size_t{2});
   CHECK_EQ(occurrences(text, "\"func.call\""), size_t{3});
