@@ -1,6 +1,8 @@
 #include "engine/runtime.h"
 
+#include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <mutex>
 
 #include "base/env.h"
@@ -9,7 +11,17 @@
 namespace torch_tpu::engine {
 namespace {
 
-constexpr size_t kProgramCapacity = 8192;
+// A loaded program of XLA:CPU maps up to 136 regions of memory (measured), and the kernel allows each process
+// so many; past them allocations fail.
+constexpr int64_t kRegionsPerProgram = 136;
+constexpr int64_t kUsualRegionLimit = 65530;
+constexpr int64_t kMostPrograms = 8192;
+
+size_t program_capacity() {
+  int64_t regions = kUsualRegionLimit;
+  std::ifstream("/proc/sys/vm/max_map_count") >> regions;
+  return static_cast<size_t>(std::clamp<int64_t>(regions / kRegionsPerProgram, 64, kMostPrograms));
+}
 
 std::mutex creation_mutex;
 std::atomic<Runtime*> current{nullptr};
@@ -36,7 +48,7 @@ std::unique_ptr<cache::DiskCache> open_disk_cache(const pjrt::Api& plugin) {
 }  // namespace
 
 Runtime::Runtime(std::shared_ptr<pjrt::Client> client)
-    : client_(std::move(client)), programs_(kProgramCapacity), disk_(open_disk_cache(client_->api())) {
+    : client_(std::move(client)), programs_(program_capacity()), disk_(open_disk_cache(client_->api())) {
   for (const pjrt::Device& device : client_->devices()) {
     queues_.push_back(std::make_unique<Queue>(client_, programs_, device.local_index, disk_.get()));
   }

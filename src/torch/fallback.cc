@@ -54,6 +54,11 @@ void refuse_compressed(const c10::OperatorHandle& op) {
       *new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
   const bool takes_all = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
   if (!takes_all || op.hasKernelForDispatchKey(kKey)) return;
+  // Those kernels call the out= form, which may be one of ours.
+  std::string name = op.operator_name().name;
+  if (name.ends_with('_')) name.pop_back();
+  const auto out = c10::Dispatcher::singleton().findSchema({name, "out"});
+  if (out.has_value() && out->hasKernelForDispatchKey(kKey)) return;
   library.impl(c10::toString(op.operator_name()).c_str(),
                torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
