@@ -50,6 +50,7 @@ def _register():
     torch.set_autocast_dtype("tpu", torch.bfloat16)
     import_hook.when_imported("torch.distributed.distributed_c10d", distributed.register)
     import_hook.when_imported("torch._dynamo.backends.registry", _set_default_backend)
+    import_hook.when_imported("torch.nn.modules.linear_cross_entropy_options", _accumulate_in_float32)
 
 
 def _set_default_backend(registry):
@@ -61,3 +62,17 @@ def _set_default_backend(registry):
         return dynamo.default(graph_module, example_inputs, **kwargs)
 
     registry.set_default_backend(default)
+
+
+def _accumulate_in_float32(options):
+    # linear_cross_entropy accumulates half precision in float32 on the devices that it knows by name.
+    import torch
+
+    defaults, chosen = options._AUTO_DEFAULTS, options.LinearCrossEntropyOptions._resolve_auto_acc_dtype
+    for dtype in (torch.bfloat16, torch.float16):
+        defaults["tpu", dtype] = defaults["cpu", dtype]
+
+    def choose(dtype, device):
+        return chosen(dtype, torch.device("cpu") if device is not None and device.type == "tpu" else device)
+
+    options.LinearCrossEntropyOptions._resolve_auto_acc_dtype = staticmethod(choose)

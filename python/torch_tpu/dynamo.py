@@ -7,6 +7,7 @@ graph records into one program, keyed and cached like eager ones.
 import torch
 from torch._dynamo import device_interface
 from torch._dynamo.backends.common import aot_autograd
+from torch._prims import rng_prims
 from functorch.compile import make_boxed_func
 
 
@@ -48,7 +49,49 @@ class TpuInterface(device_interface.DeviceInterface):
     is_dtype_supported = staticmethod(lambda dtype, including_emulation=True: True)
 
 
+def _drawing_device(args, kwargs):
+    """The tpu whose generator a random operator draws from; None for those of other devices."""
+    devices = [value.device for value in args if isinstance(value, torch.Tensor)]
+    device = torch.device(kwargs["device"]) if kwargs.get("device") else next(iter(devices), None)
+    return device if device is not None and device.type == "tpu" else None
+
+
+def _run_and_save_rng_state(operator, *args, **kwargs):
+    device = _drawing_device(args, kwargs)
+    if device is None:
+        return rng_prims.run_and_save_rng_state(operator, *args, **kwargs)
+    return torch.tpu.get_rng_state(device), operator(*args, **kwargs)
+
+
+def _run_with_rng_state(state, operator, *args, **kwargs):
+    device = _drawing_device(args, kwargs)
+    if device is None:
+        return rng_prims.run_with_rng_state(state, operator, *args, **kwargs)
+    current = torch.tpu.get_rng_state(device)
+    torch.tpu.set_rng_state(state, device)
+    try:
+        return operator(*args, **kwargs)
+    finally:
+        torch.tpu.set_rng_state(current, device)
+
+
+# AOTAutograd wraps the random operators of activation checkpoints in operators that know some devices by name.
+_RANDOM_WRAPPERS = {
+    rng_prims.run_and_save_rng_state: _run_and_save_rng_state,
+    rng_prims.run_with_rng_state: _run_with_rng_state,
+}
+
+
+def _replay_random_numbers(graph_module):
+    wrapped = [node for node in graph_module.graph.nodes if node.target in _RANDOM_WRAPPERS]
+    for node in wrapped:
+        node.target = _RANDOM_WRAPPERS[node.target]
+    if wrapped:
+        graph_module.recompile()
+
+
 def _compile_graph(graph_module, example_inputs):
+    _replay_random_numbers(graph_module)
     return make_boxed_func(graph_module.forward)
 
 

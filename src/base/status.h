@@ -14,6 +14,7 @@ enum class Code {
   kInvalidArgument,  // RuntimeError
   kTypeError,        // TypeError
   kIndexError,       // IndexError
+  kLinearAlgebra,    // torch.linalg.LinAlgError
   kOutOfMemory,      // torch.OutOfMemoryError
   kUnimplemented,    // NotImplementedError
   kNotFound,         // RuntimeError: a file, a symbol, a plugin

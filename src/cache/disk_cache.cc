@@ -98,13 +98,13 @@ std::optional<std::string> DiskCache::find(const Hash128& key) {
   }
   std::error_code ignored;
   if (bytes->size() >= sizeof(Header)) {
-    std::string program = bytes->substr(sizeof(Header));
-    const Header expected = header_for(salted(key), program);
+    const Header expected = header_for(salted(key), std::string_view(*bytes).substr(sizeof(Header)));
     if (std::memcmp(bytes->data(), &expected, sizeof expected) == 0) {
       fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
       ++statistics_.hits;
       statistics_.read_bytes += static_cast<int64_t>(bytes->size());
-      return program;
+      bytes->erase(0, sizeof expected);
+      return bytes;
     }
   }
   fs::remove(path, ignored);

@@ -335,6 +335,20 @@ Status Queue::run(Program& program) {
   return {};
 }
 
+namespace {
+
+std::string with_number(std::string message, int64_t number) {
+  const size_t first = message.find("{}");
+  if (first == std::string::npos) return message;
+  if (const size_t second = message.find("{}", first + 2); second != std::string::npos) {
+    message.replace(second, 2, std::to_string(number & 0xffffffff));
+    number >>= 32;
+  }
+  return message.replace(first, 2, std::to_string(number));
+}
+
+}  // namespace
+
 Status Queue::read_checks(const Program& program, const pjrt::Buffer& offenders) {
   std::vector<int64_t> numbers(static_cast<size_t>(offenders.type().elements()));
   RETURN_IF_ERROR(offenders.copy_to_host(numbers.data()));
@@ -345,10 +359,7 @@ Status Queue::read_checks(const Program& program, const pjrt::Buffer& offenders)
     for (const ops::Check& check : call.checks) {
       const int64_t offender = *number++;
       if (offender == ops::kNoOffender || !broken_check_.ok()) continue;
-      std::string message = check.message;
-      if (const size_t place = message.find("{}"); place != std::string::npos) {
-        message.replace(place, 2, std::to_string(offender));
-      }
+      std::string message = with_number(check.message, offender);
       message += " (" + call.op->name + (graph_.sources[i].empty() ? "" : ", " + graph_.sources[i]) + ")";
       broken_check_ = Status(check.code, std::move(message));
     }

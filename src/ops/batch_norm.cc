@@ -3,7 +3,7 @@
 //
 // Ops that update running_mean and running_var in place (.writes) return the new statistics after
 // their results; an empty Value leaves the argument as it is.
-#include "ops/op.h"
+#include "ops/normalization.h"
 #include "ops/promotion.h"
 #include "ops/require.h"
 
@@ -68,30 +68,36 @@ struct Arguments {
   int momentum = 0, eps = 0;  // positions
 };
 
-/// Output, mean and inverse deviation, then `extra` (a result between them and the statistics), then
-/// the new running statistics: empty unless training and present.
+/// Output, mean and inverse deviation (empty in evaluation), then `extra` (a result between them and the
+/// statistics), then the new running statistics: empty unless training and present.
 Values batch_norm(Lowering& op, const Arguments& a, const Values& extra = {}) {
   const Value input = op.tensor(0);
   require_floating(op, input, "batch_norm");
+  const DType saved = statistics_dtype(op, input, {a.weight, a.bias, a.running_mean, a.running_var});
   const Value x = to_compute(input);
   const DType dtype = x.dtype();
   const Value eps = op.scalar(a.eps, dtype);
-  Value mean, variance, unbiased;
+  Values results(3);
+  Value mean, variance, new_mean, new_variance;
   if (a.training) {
     const Statistics s = statistics(x);
+    const Value momentum = op.scalar(a.momentum, dtype);
     mean = s.mean;
     variance = s.deviations / channel_size(x);
-    unbiased = s.deviations / (channel_size(x) - 1);
+    new_mean = update(a.running_mean, mean, momentum);
+    new_variance = update(a.running_var, s.deviations / (channel_size(x) - 1), momentum);
   } else {
     mean = hlo::convert(a.running_mean, dtype);
     variance = hlo::convert(a.running_var, dtype);
   }
   const Value invstd = hlo::rsqrt(variance + eps);
-  Values results{hlo::convert(apply(x, mean, invstd, a.weight, a.bias), input.dtype()), mean, invstd};
+  results[0] = hlo::convert(apply(x, mean, invstd, a.weight, a.bias), input.dtype());
+  const Value none = op.builder().splat(0.0, {saved, {0}});
+  results[1] = a.training ? hlo::convert(mean, saved) : none;
+  results[2] = a.training ? hlo::convert(invstd, saved) : none;
   results.insert(results.end(), extra.begin(), extra.end());
-  const Value momentum = a.training ? op.scalar(a.momentum, dtype) : Value{};
-  results.push_back(a.training ? update(a.running_mean, mean, momentum) : Value{});
-  results.push_back(a.training ? update(a.running_var, unbiased, momentum) : Value{});
+  results.push_back(new_mean);
+  results.push_back(new_variance);
   return results;
 }
 
@@ -160,16 +166,18 @@ Values gather_statistics(Lowering& op, const Value& counts) {
 
 }  // namespace
 
-OP("aten::native_batch_norm", .writes = {3, 4}) { return batch_norm(op, arguments(op, op.flag(5), 6)); }
-OP("aten::_native_batch_norm_legit", .writes = {3, 4}) {
+OP("aten::native_batch_norm", .writes = {3, 4}, .meta_results = 1) {
   return batch_norm(op, arguments(op, op.flag(5), 6));
 }
-OP("aten::_batch_norm_with_update", .writes = {3, 4}) {
+OP("aten::_native_batch_norm_legit", .writes = {3, 4}, .meta_results = 1) {
+  return batch_norm(op, arguments(op, op.flag(5), 6));
+}
+OP("aten::_batch_norm_with_update", .writes = {3, 4}, .meta_results = 1) {
   return batch_norm(op, arguments(op, true, 5), {reserve(op)});
 }
 
 // The forms without side effect.
-OP("aten::_native_batch_norm_legit_functional") {
+OP("aten::_native_batch_norm_legit_functional", .meta_results = 1) {
   Values results = batch_norm(op, arguments(op, op.flag(5), 6));
   if (!op.flag(5)) {
     results[3] = op.tensor(3);
@@ -177,18 +185,18 @@ OP("aten::_native_batch_norm_legit_functional") {
   }
   return results;
 }
-OP("aten::_batch_norm_with_update_functional") {
+OP("aten::_batch_norm_with_update_functional", .meta_results = 1) {
   return batch_norm(op, arguments(op, true, 5), {reserve(op)});
 }
-OP("aten::_native_batch_norm_legit.no_stats") {
+OP("aten::_native_batch_norm_legit.no_stats", .meta_results = 1) {
   const Values results = batch_norm(op, {op.optional_tensor(1), op.optional_tensor(2), {}, {}, true, 4, 5});
   return {results[0], results[1], results[2]};
 }
-OP("aten::_native_batch_norm_legit_no_training") {
+OP("aten::_native_batch_norm_legit_no_training", .meta_results = 1) {
   const Values results = batch_norm(op, arguments(op, false, 5));
   return {results[0], results[1], results[2]};
 }
-OP("aten::_batch_norm_no_update") {
+OP("aten::_batch_norm_no_update", .meta_results = 1) {
   const Values results = batch_norm(op, arguments(op, false, 5));
   return {results[0], results[1], results[2], reserve(op)};
 }

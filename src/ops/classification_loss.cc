@@ -206,6 +206,14 @@ MultiLabel multi_label(const Value& x, const Value& target) {
   return m;
 }
 
+void require_label_for_each_class(const Lowering& op, const Value& input, const Value& target) {
+  const bool is_sample = input.rank() < 2 && target.rank() < 2 && target.type.elements() > 0;
+  const bool is_batch = input.rank() == 2 && input.dim(1) > 0;
+  if (is_sample ? input.type.elements() == target.type.elements() : is_batch && input.dims() == target.dims())
+    return;
+  op.fail("inconsistent target size");
+}
+
 }  // namespace
 
 OP("aten::nll_loss_forward") { return nll_forward(op); }
@@ -236,8 +244,10 @@ OP("aten::multi_margin_loss_backward", .structural = {3}) {
   return {hlo::convert(hlo::reshape(result, op.tensor(1).dims()), op.tensor(1).dtype())};
 }
 
-OP("aten::multilabel_margin_loss_forward") {
+// ATen's Meta kernel gives the loss of one sample a dimension, and refuses scalars beside vectors of one.
+OP("aten::multilabel_margin_loss_forward", .meta_results = 0) {
   const Value input = op.tensor(0);
+  require_label_for_each_class(op, input, op.tensor(1));
   const MultiLabel m = multi_label(as_matrix(to_compute(input)), op.tensor(1));
   check_range(op, op.tensor(1), -1, m.x.dim(1), Code::kInvalidArgument,
               "argument #2 'target' is out of range: {}");

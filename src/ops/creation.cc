@@ -61,7 +61,7 @@ int64_t truncated(Lowering& op, int i) {
 
 }  // namespace
 
-OP("aten::arange.start_out", .structural = {0, 1, 2}) {
+OP("aten::arange.start_out", .structural = {0, 1, 2}, .keeps_out_shape = true) {
   const DType dtype = *op.dtype(3);
   double count;
   if (dtype == DType::kS64) {
@@ -126,14 +126,14 @@ Value identity(Lowering& op, int64_t rows, int64_t columns, DType dtype) {
 
 }  // namespace
 
-OP("aten::linspace.out") { return {linspace(op, *op.dtype(3))}; }
-OP("aten::linspace.Tensor_Tensor") { return {linspace(op, space_dtype(op, 3))}; }
-OP("aten::linspace.Tensor_Scalar") { return {linspace(op, space_dtype(op, 3))}; }
-OP("aten::linspace.Scalar_Tensor") { return {linspace(op, space_dtype(op, 3))}; }
-OP("aten::logspace.out") { return {logspace(op, *op.dtype(4))}; }
-OP("aten::logspace.Tensor_Tensor") { return {logspace(op, space_dtype(op, 4))}; }
-OP("aten::logspace.Tensor_Scalar") { return {logspace(op, space_dtype(op, 4))}; }
-OP("aten::logspace.Scalar_Tensor") { return {logspace(op, space_dtype(op, 4))}; }
+OP("aten::linspace.out", .keeps_out_shape = true) { return {linspace(op, *op.dtype(3))}; }
+OP("aten::linspace.Tensor_Tensor", .keeps_out_shape = true) { return {linspace(op, space_dtype(op, 3))}; }
+OP("aten::linspace.Tensor_Scalar", .keeps_out_shape = true) { return {linspace(op, space_dtype(op, 3))}; }
+OP("aten::linspace.Scalar_Tensor", .keeps_out_shape = true) { return {linspace(op, space_dtype(op, 3))}; }
+OP("aten::logspace.out", .keeps_out_shape = true) { return {logspace(op, *op.dtype(4))}; }
+OP("aten::logspace.Tensor_Tensor", .keeps_out_shape = true) { return {logspace(op, space_dtype(op, 4))}; }
+OP("aten::logspace.Tensor_Scalar", .keeps_out_shape = true) { return {logspace(op, space_dtype(op, 4))}; }
+OP("aten::logspace.Scalar_Tensor", .keeps_out_shape = true) { return {logspace(op, space_dtype(op, 4))}; }
 
 OP("aten::eye.out") { return {identity(op, op.integer(0), op.integer(0), *op.dtype(1))}; }
 OP("aten::eye.m_out") { return {identity(op, op.integer(0), op.integer(1), *op.dtype(2))}; }

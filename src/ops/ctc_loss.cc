@@ -1,10 +1,12 @@
 // Connectionist temporal classification: Graves et al., "Connectionist Temporal Classification"
 // (ICML 2006), in log space, with the arguments and results of ATen's LossCTC.
+//
+// The recursions add up hundreds of logarithms before they are exponentiated again, so they run in f64; the
+// gradient does not start from the rounded results of the forward pass, it repeats it.
 #include <algorithm>
 #include <limits>
 
-#include "ops/op.h"
-#include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -13,6 +15,9 @@ using hlo::Compare;
 using hlo::Reduction;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// The logarithm of what cannot be. Finite, so that differences are; sums of it stay below kImpossible.
+constexpr double kNever = -1e30;
+constexpr double kImpossible = -1e29;
 
 /// The labels with blanks around them ("states"), and what the recursions need of them. Times are the
 /// last dimension, so that one state's emissions are contiguous.
@@ -28,16 +33,32 @@ struct States {
 };
 
 Value lengths(Lowering& op, int i) {
-  const bool list = std::holds_alternative<std::vector<int64_t>>(op.call().args[i]);
-  return list ? op.builder().integers(op.integers(i), DType::kS32) : hlo::convert(op.tensor(i), DType::kS32);
+  if (std::holds_alternative<TensorArg>(op.call().args[i])) return hlo::convert(op.tensor(i), DType::kS32);
+  Values parts;
+  for (const Value& length : op.scalars(i)) {
+    parts.push_back(hlo::reshape(hlo::convert(length, DType::kS32), Dims{1}));
+  }
+  return parts.empty() ? op.builder().splat(int64_t{0}, {DType::kS32, {0}}) : hlo::concatenate(parts, 0);
 }
 
-/// The most labels that a target may have: exact for lengths given as numbers.
-int64_t longest_target(Lowering& op) {
-  if (!std::holds_alternative<std::vector<int64_t>>(op.call().args[3])) return op.tensor(1).dim(-1);
-  int64_t longest = 0;
-  for (const int64_t length : op.integers(3)) longest = std::max(longest, length);
-  return longest;
+/// The most labels of a target that count: a target longer than its input has no alignment.
+int64_t longest_target(const Value& log_probs, const Value& targets) {
+  return std::min(targets.dim(-1), log_probs.dim(0));
+}
+
+/// The bounds of the lengths, as ATen checks them. Arguments from `first` as of states().
+void check_lengths(Lowering& op, int first) {
+  const Value log_probs = op.tensor(first);
+  const Value targets = op.tensor(first + 1);
+  const Value input_lengths = lengths(op, first + 2);
+  const Value target_lengths = lengths(op, first + 3);
+  const std::string checking = " (while checking arguments for ctc_loss_cpu)";
+  check_range(op, input_lengths, 0, log_probs.dim(0) + 1, Code::kInvalidArgument,
+              "Expected input_lengths to have value between 0 and " + std::to_string(log_probs.dim(0)) +
+                  ", but got value {}" + checking);
+  check_range(op, target_lengths, 0, targets.dim(-1) + 1, Code::kInvalidArgument,
+              "Expected target_lengths to have value between 0 and " + std::to_string(targets.dim(-1)) +
+                  ", but got value {}" + checking);
 }
 
 /// s32[batch, longest] from a padded matrix, or from the concatenation of all targets.
@@ -60,13 +81,14 @@ Value padded_targets(const Value& targets, const Value& target_lengths, int64_t 
                       .index_vector_dim = 2});
 }
 
-/// Arguments from `first`: log_probs, targets, input_lengths, target_lengths. `longest` is the most
-/// labels that a target may have.
-States states(Lowering& op, int first, int64_t blank, int64_t longest) {
+/// Arguments from `first`: log_probs, targets, input_lengths, target_lengths.
+States states(Lowering& op, int first, int64_t blank) {
   Builder& builder = op.builder();
   const Value targets = op.tensor(first + 1);
+  const int64_t longest = longest_target(op.tensor(first), targets);
   States s;
-  s.log_probs = hlo::transpose(to_compute(op.tensor(first)), Dims{1, 2, 0});
+  const Value log_probs = hlo::transpose(hlo::convert(op.tensor(first), DType::kF64), Dims{1, 2, 0});
+  s.log_probs = hlo::maximum(log_probs, hlo::like(log_probs, kNever));
   s.batch = s.log_probs.dim(0);
   s.classes = s.log_probs.dim(1);
   s.times = s.log_probs.dim(2);
@@ -103,15 +125,10 @@ Value shifted(const Value& x, int64_t by, const Value& fill) {
                 : hlo::slice_dim(hlo::pad(x, fill, none, some), 1, -by, size - by);
 }
 
-Value never(const Value& x) { return x.builder->splat(-kInfinity, {x.dtype(), {}}); }
-
-/// What is subtracted before exponentiation: -inf would give NaN.
-Value finite_or_zero(const Value& x) {
-  return hlo::select(hlo::compare(Compare::kEq, x, -kInfinity), hlo::like(x, 0.0), x);
-}
+Value never(Builder& builder) { return builder.splat(kNever, {DType::kF64, {}}); }
 
 Value log_sum(const Value& a, const Value& b, const Value& c) {
-  const Value shift = finite_or_zero(hlo::maximum(hlo::maximum(a, b), c));
+  const Value shift = hlo::maximum(hlo::maximum(a, b), c);
   return hlo::log(hlo::exp(a - shift) + hlo::exp(b - shift) + hlo::exp(c - shift)) + shift;
 }
 
@@ -123,10 +140,10 @@ Value at_time(const Value& x, const Value& t) {
 
 /// One of the two recursions: `start` gives the states' values where a sequence begins (s32 times
 /// `begin` of [batch, 1]); from there values move by `direction` states and times. All values as
-/// [batch, count, times]; -inf outside a sequence.
+/// [batch, count, times]; kNever outside a sequence.
 Value recursion(const States& s, int64_t direction, const Value& start, const Value& begin) {
   Builder& builder = *s.label.builder;
-  const Value fill = never(s.emission);
+  const Value fill = never(builder);
   // A blank, or a label equal to the one before, may not be jumped over to.
   const Value none = builder.splat(int64_t{-1}, {DType::kS32, {}});
   const Value other = shifted(s.label, 2 * direction, none);
@@ -151,15 +168,15 @@ Value recursion(const States& s, int64_t direction, const Value& start, const Va
   return hlo::while_loop({builder.splat(int64_t{0}, {DType::kS32, {}}), first, all}, unfinished, step)[2];
 }
 
-/// 0 for the states that `condition` allows, -inf for the others.
-Value only(const Value& condition, const Value& like_dtype) {
-  const Value zero = like_dtype.builder->splat(0.0, {like_dtype.dtype(), {}});
-  return hlo::select(condition, zero, never(like_dtype));
+/// 0 for the states that `condition` allows, kNever for the others.
+Value only(const Value& condition) {
+  Builder& builder = *condition.builder;
+  return hlo::select(condition, builder.splat(0.0, {DType::kF64, {}}), never(builder));
 }
 
 Value alphas(const States& s) {
   const Value start = hlo::compare(Compare::kLe, s.place, 1.0) & hlo::compare(Compare::kLe, s.place, s.last);
-  return recursion(s, 1, only(start, s.emission), hlo::like(s.last, 0.0));
+  return recursion(s, 1, only(start), hlo::like(s.last, 0.0));
 }
 
 /// The two states in which a sequence may end.
@@ -168,44 +185,52 @@ Value is_final(const States& s) {
 }
 
 Value betas(const States& s) {
-  return recursion(s, -1, only(is_final(s), s.emission),
-                   hlo::reshape(s.input_lengths, Dims{s.batch, 1}) - 1.0);
+  return recursion(s, -1, only(is_final(s)), hlo::reshape(s.input_lengths, Dims{s.batch, 1}) - 1.0);
+}
+
+/// The logarithm of the likelihood of each target, f64[batch]: both final states at the last time.
+Value log_likelihood(const States& s, const Value& alpha) {
+  Builder& builder = *alpha.builder;
+  const Value time = builder.iota({DType::kS32, {s.batch, 1, s.times}}, 2);
+  const Value last_time =
+      hlo::compare(Compare::kEq, time, hlo::reshape(s.input_lengths, Dims{s.batch, 1, 1}) - 1.0);
+  const Value fill = never(builder);
+  const Value final_alpha = hlo::reduce(hlo::select(last_time, alpha, fill), Reduction::kMax, Dims{2});
+  const Value chosen = hlo::select(is_final(s), final_alpha, fill);
+  const Value shift = hlo::reduce_keep(chosen, Reduction::kMax, Dims{1});
+  const Value sum = hlo::reduce(hlo::exp(chosen - shift), Reduction::kSum, Dims{1});
+  const Value result = hlo::log(sum) + hlo::reshape(shift, Dims{s.batch});
+  // No input explains an empty target only.
+  const Value no_input = hlo::compare(Compare::kEq, s.input_lengths, 0.0);
+  const Value no_target = hlo::compare(Compare::kEq, hlo::reshape(s.last, Dims{s.batch}), 0.0);
+  return hlo::select(no_input & no_target, hlo::like(result, 0.0), result);
+}
+
+/// x with its impossible elements as `replacement`.
+Value without_impossible(const Value& x, double replacement) {
+  return hlo::select(hlo::compare(Compare::kLt, x, kImpossible), hlo::like(x, replacement), x);
 }
 
 Values ctc_forward(Lowering& op) {
   const DType dtype = op.tensor(0).dtype();
-  const States s = states(op, 0, op.integer(4), longest_target(op));
+  check_lengths(op, 0);
+  const States s = states(op, 0, op.integer(4));
   const Value alpha = alphas(s);
-  // The log-likelihood: both last states at the last time of each sequence.
-  const Value time = op.builder().iota({DType::kS32, {s.batch, 1, s.times}}, 2);
-  const Value last_time =
-      hlo::compare(Compare::kEq, time, hlo::reshape(s.input_lengths, Dims{s.batch, 1, 1}) - 1.0);
-  const Value fill = never(alpha);
-  const Value final_alpha = hlo::reduce(hlo::select(last_time, alpha, fill), Reduction::kMax, Dims{2});
-  const Value chosen = hlo::select(is_final(s), final_alpha, fill);
-  const Value shift = finite_or_zero(hlo::reduce_keep(chosen, Reduction::kMax, Dims{1}));
-  const Value sum = hlo::reduce(hlo::exp(chosen - shift), Reduction::kSum, Dims{1});
-  Value loss = -(hlo::log(sum) + hlo::reshape(shift, Dims{s.batch}));
-  // No input explains an empty target only.
-  const Value no_input = hlo::compare(Compare::kEq, s.input_lengths, 0.0);
-  const Value no_target = hlo::compare(Compare::kEq, hlo::reshape(s.last, Dims{s.batch}), 0.0);
-  loss = hlo::select(no_input & no_target, hlo::like(loss, 0.0), loss);
-  return {hlo::convert(loss, dtype), hlo::convert(hlo::transpose(alpha, Dims{0, 2, 1}), dtype)};
+  const Value loss = -without_impossible(log_likelihood(s, alpha), -kInfinity);
+  return {hlo::convert(loss, dtype),
+          hlo::convert(without_impossible(hlo::transpose(alpha, Dims{0, 2, 1}), -kInfinity), dtype)};
 }
 
 Values ctc_backward(Lowering& op) {
   const DType dtype = op.tensor(1).dtype();
-  const States s = states(op, 1, op.integer(7), (op.tensor(6).dim(2) - 1) / 2);
-  const DType wide = s.emission.dtype();
-  const auto per_sequence = [&](int i) {
-    return hlo::reshape(hlo::convert(op.tensor(i), wide), Dims{s.batch, 1, 1});
-  };
-  const Value loss = per_sequence(5);
-  const Value alpha = hlo::transpose(hlo::convert(op.tensor(6), wide), Dims{0, 2, 1});
+  const States s = states(op, 1, op.integer(7));
+  const auto per_sequence = [&](const Value& x) { return hlo::reshape(x, Dims{s.batch, 1, 1}); };
+  const Value alpha = alphas(s);
+  const Value likelihood = per_sequence(log_likelihood(s, alpha));
   // How likely each state is at each time, given the target.
-  const Value occupancy = hlo::exp(alpha + betas(s) + loss - s.emission);
+  const Value occupancy = hlo::exp(alpha + betas(s) - likelihood - s.emission);
   const Value time = op.builder().iota({DType::kS32, {s.batch, 1, s.times}}, 2);
-  const Value inside = hlo::compare(Compare::kLt, time, hlo::reshape(s.input_lengths, Dims{s.batch, 1, 1}));
+  const Value inside = hlo::compare(Compare::kLt, time, per_sequence(s.input_lengths));
   const Value zero = hlo::like(occupancy, 0.0);
   const Value by_class =
       hlo::scatter(hlo::like(s.log_probs, 0.0), s.rows, hlo::select(inside, occupancy, zero),
@@ -214,18 +239,20 @@ Values ctc_backward(Lowering& op) {
                     .scatter_dims_to_operand_dims = {0, 1},
                     .index_vector_dim = 2},
                    hlo::combiner(Reduction::kSum));
-  // loss * 0 makes an impossible target's gradient NaN in every class, as in torch.
-  Value grad = (hlo::exp(s.log_probs) - by_class + loss * 0.0) * per_sequence(0);
+  Value grad = (hlo::exp(s.log_probs) - by_class) * per_sequence(hlo::convert(op.tensor(0), DType::kF64));
+  // An impossible target has no gradient in any class.
+  const double none = op.flag(8) ? 0.0 : std::numeric_limits<double>::quiet_NaN();
+  grad = hlo::select(hlo::compare(Compare::kLt, likelihood, kImpossible), hlo::like(grad, none), grad);
   grad = hlo::select(inside, grad, hlo::like(grad, 0.0));
-  if (op.flag(8)) grad = hlo::select(hlo::compare(Compare::kEq, loss, kInfinity), hlo::like(grad, 0.0), grad);
   return {hlo::convert(hlo::transpose(grad, Dims{2, 0, 1}), dtype)};
 }
 
 }  // namespace
 
-OP("aten::_ctc_loss") { return ctc_forward(op); }
-OP("aten::_ctc_loss.Tensor") { return ctc_forward(op); }
-OP("aten::_ctc_loss_backward") { return ctc_backward(op); }
+// The lengths change from batch to batch. What ATen says of the second result depends on them.
+OP("aten::_ctc_loss", .runtime = {2, 3}, .meta_results = 1) { return ctc_forward(op); }
+OP("aten::_ctc_loss.Tensor", .meta_results = 1) { return ctc_forward(op); }
+OP("aten::_ctc_loss_backward", .runtime = {3, 4}) { return ctc_backward(op); }
 OP("aten::_ctc_loss_backward.Tensor") { return ctc_backward(op); }
 
 }  // namespace torch_tpu::ops

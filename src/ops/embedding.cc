@@ -103,9 +103,14 @@ void check_bags(Lowering& op, const Value& index, const Value& bounds, int64_t r
       op, slice_dim(bounds, 0, 0, 1), 0, 1, Code::kInvalidArgument,
       "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
       "However, got {}");
-  check_range(op, slice_dim(bounds, 0, last, last + 1), 0, index.dim(0) + 1, Code::kInvalidArgument,
-              "offsets[-1] can not be greater than input's length " + std::to_string(index.dim(0)) +
-                  " but got offsets[-1] of {}");
+  const Value end = slice_dim(bounds, 0, last, last + 1);
+  op.check(compare(Compare::kGt, end, static_cast<double>(index.dim(0))), end, Code::kInvalidArgument,
+           "offsets[-1] can not be greater than input's length " + std::to_string(index.dim(0)) +
+               " but got offsets[-1] of {}");
+  check_range(op, bounds, 0, index.dim(0) + 1, Code::kIndexError, "index out of range in self");
+  const Value next = slice_dim(bounds, 0, 1, last + 1);
+  op.check(compare(Compare::kLt, next, slice_dim(bounds, 0, 0, last)), next, Code::kInvalidArgument,
+           "Expected offsets of bags to be in ascending order, but found one of {} after a larger one.");
 }
 
 Values embedding_bag(Lowering& op) {

@@ -2,6 +2,9 @@
 //
 // Each dimension of the grid gives a few taps (position, weight, derivative of the weight); a sample
 // is the sum over their products. Formulas: ATen's GridSampler.h.
+//
+// Gradients are computed in f64: that of the grid is a difference of neighbours times the image's size, that
+// of the image adds up everything that border padding reads from the edges.
 #include <numeric>
 
 #include "ops/promotion.h"
@@ -114,8 +117,9 @@ Value stacked(const Values& parts) {
   return concatenate(rows, 1);
 }
 
+/// Weights and slopes come as `dtype`.
 Samples samples_of(const Value& grid, const Dims& image, int64_t interpolation, int64_t padding,
-                   bool align_corners) {
+                   bool align_corners, DType dtype) {
   const int64_t n = grid.dim(0);
   const size_t rank = image.size();
   const int64_t positions = grid.type.elements() / (n * static_cast<int64_t>(rank));
@@ -151,8 +155,8 @@ Samples samples_of(const Value& grid, const Dims& image, int64_t interpolation, 
     inside.push_back(within);
     weight.push_back(product);
   }
-  Samples samples{stacked(index), stacked(inside), stacked(weight), {}};
-  for (const Values& parts : slopes) samples.slopes.push_back(stacked(parts));
+  Samples samples{stacked(index), stacked(inside), convert(stacked(weight), dtype), {}};
+  for (const Values& parts : slopes) samples.slopes.push_back(convert(stacked(parts), dtype));
   return samples;
 }
 
@@ -183,8 +187,8 @@ Values sample(Lowering& op, size_t rank) {
   Dims dims{image.dim(0), image.dim(1)};
   for (size_t i = 0; i < rank; ++i) dims.push_back(grid.dim(static_cast<int64_t>(i) + 1));
   if (element_count(dims) == 0) return {op.builder().splat(0.0, {dtype, dims})};
-  const Samples samples =
-      samples_of(grid, last_dims(image.dims(), rank), op.integer(2), op.integer(3), op.flag(4));
+  const Samples samples = samples_of(grid, last_dims(image.dims(), rank), op.integer(2), op.integer(3),
+                                     op.flag(4), image.dtype());
   const Value values = read(image, samples);
   const Value sum = reduce(values * over_channels(samples.weight, values.dims()), Reduction::kSum, Dims{2});
   return {convert(reshape(sum, dims), dtype)};
@@ -216,9 +220,11 @@ Value grid_gradient(const Value& dy, const Value& image, const Samples& samples,
 
 Values sample_backward(Lowering& op, size_t rank) {
   const DType dtype = op.tensor(1).dtype();
-  const Value image = to_compute(op.tensor(1));
+  const Value image = convert(op.tensor(1), DType::kF64);
   const Value original_grid = op.tensor(2);
-  const Value grid = convert(original_grid, image.dtype());
+  // The nearest element is the one that the forward pass chose.
+  const bool nearest = op.integer(3) == kNearest;
+  const Value grid = nearest ? to_compute(original_grid) : convert(original_grid, DType::kF64);
   const std::vector<bool> wanted = op.flags(6);
   Values results(2);
   if (op.tensor(0).type.elements() == 0 || image.type.elements() == 0) {
@@ -227,8 +233,9 @@ Values sample_backward(Lowering& op, size_t rank) {
     return results;
   }
   const Samples samples =
-      samples_of(grid, last_dims(image.dims(), rank), op.integer(3), op.integer(4), op.flag(5));
-  const Value dy = reshape(to_compute(op.tensor(0)), Dims{image.dim(0), image.dim(1), samples.index.dim(2)});
+      samples_of(grid, last_dims(image.dims(), rank), op.integer(3), op.integer(4), op.flag(5), DType::kF64);
+  const Value dy =
+      reshape(convert(op.tensor(0), DType::kF64), Dims{image.dim(0), image.dim(1), samples.index.dim(2)});
   if (wanted[0]) results[0] = convert(image_gradient(dy, samples, image.dims()), dtype);
   // As ATen, the gradient of the grid is always computed.
   results[1] = convert(grid_gradient(dy, image, samples, grid.dims()), original_grid.dtype());

@@ -1,6 +1,7 @@
 // Histograms over one dimension (histc, histogram) and over several (histogramdd).
 #include "ops/indexing.h"
 #include "ops/promotion.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 
@@ -11,6 +12,7 @@ using hlo::Reduction;
 // of the data.
 OP("aten::histc") {
   const Value self = op.tensor(0);
+  require_floating(op, self, "histogram_cpu");
   const int64_t bins = op.integer(1);
   Builder& builder = op.builder();
   const Value x = flatten(to_compute(self));
@@ -43,6 +45,10 @@ namespace {
 Value even_edges(Lowering& op, const Value& x, int64_t bins, const std::vector<double>& range,
                  size_t dimension) {
   Builder& builder = op.builder();
+  if (bins < 1) {
+    op.fail("torch.histogram(): bins must be > 0, but got " + std::to_string(bins) + " for dimension " +
+            std::to_string(dimension));
+  }
   const Type scalar{x.dtype(), {}};
   Value low = builder.splat(0.0, scalar);
   Value high = builder.splat(1.0, scalar);

@@ -148,7 +148,7 @@ OP("aten::index_select", .distinct = true) {
   return {self.rank() == 0 ? reshape(result, {}) : result};
 }
 
-OP("aten::gather", .distinct = true) {
+OP("aten::gather", .distinct = true, .aligned = {2}) {
   const Value self = op.tensor(0);
   const Value index = op.tensor(2);
   const int64_t dim = op.dim(1, self.rank());

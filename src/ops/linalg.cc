@@ -48,12 +48,21 @@ OP("aten::linalg_cholesky_ex") {
 OP("aten::cholesky") {
   const Value a = op.tensor(0);
   const bool upper = op.flag(1);
-  const Value l = linalg::cholesky(upper ? linalg::adjoint(stacked(a)) : stacked(a)).l;
+  const auto [l, info] = linalg::cholesky(upper ? linalg::adjoint(stacked(a)) : stacked(a));
+  linalg::check_info(
+      op, info, batch_dims(a), "cholesky",
+      "The factorization could not be completed because the input is not positive-definite (the "
+      "leading minor of order {} is not positive-definite).");
   return {reshape(upper ? linalg::adjoint(l) : l, a.dims())};
 }
 
 OP("aten::cholesky_inverse") {
   const Value factor = op.tensor(0);
+  const Value is_zero = compare(Compare::kEq, linalg::diagonal(stacked(factor)), 0.0);
+  linalg::check_info(
+      op, linalg::first_set(is_zero), batch_dims(factor), "cholesky_inverse",
+      "The diagonal element {} is zero, the inversion could not be completed because the input "
+      "matrix is singular.");
   return {reshape(inverse_from_factor(factor, op.flag(1)), factor.dims())};
 }
 
@@ -161,7 +170,8 @@ OP("aten::lu_unpack") {
   Values results(3, empty(op.builder(), lu.dtype()));
   if (op.flag(3)) {
     check_range(op, pivots, 1, lu.dim(-2) + 1, Code::kInvalidArgument,
-                "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.");
+                "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+                "Did you properly pass the result of lu_factor?");
     const Value flat = reshape(pivots, Dims{element_count(batch), pivots.dim(-1)});
     results[0] = unstacked(permutation_matrix(flat, lu.dim(-2), lu.dtype()), batch);
   }
@@ -176,7 +186,8 @@ OP("aten::linalg_lu_solve") {
   const bool left = op.flag(3);
   const Value given = op.tensor(1);
   check_range(op, given, 1, op.tensor(0).dim(-2) + 1, Code::kInvalidArgument,
-              "Pivots given to lu_solve must all be smaller or equal to LU.size(-2).");
+              "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). "
+              "Did you properly pass the result of lu_factor?");
   const auto [lu, b] = broadcast_batches(op.tensor(0), op.tensor(2));
   Dims pivot_dims = batch_dims(lu);
   pivot_dims.push_back(given.dim(-1));

@@ -42,6 +42,15 @@ Value with_column(const Value& x, const Value& column, const Value& j);
 Value triangular_solve(const Value& a, const Value& b, bool left, bool lower, bool unit,
                        const char* transpose);
 
+/// For each row of a mask [batch, n] the position of the first element that is set, from 1, or 0: s32
+/// [batch].
+Value first_set(const Value& mask);
+/// Checks, when the program runs, that no matrix of `batch` has an entry other than zero in `info`
+/// (integers): a LinAlgError, worded as torch does. The sentence may have a "{}" for the entry of a single
+/// matrix.
+void check_info(Lowering& op, const Value& info, const Dims& batch, const std::string& name,
+                const std::string& sentence);
+
 struct Cholesky {
   Value l;     // lower
   Value info;  // s32 [batch]: order of the first minor that is not positive, or 0

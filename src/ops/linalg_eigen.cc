@@ -100,6 +100,9 @@ namespace {
 
 hlo::Values eigen_of(Lowering& op, bool vectors) {
   const Value a = op.tensor(0);
+  op.check(!hlo::is_finite(is_complex(a.dtype()) ? hlo::abs(a) : a), Code::kInvalidArgument,
+           std::string("torch.linalg.eig") + (vectors ? "" : "vals") +
+               ": input tensor should not contain infs or NaNs.");
   const Dims batch = linalg::batch_dims(a);
   const Values result = linalg::eigen(linalg::stacked(a), vectors);
   Values outputs{linalg::unstacked(result[0], batch)};
@@ -109,12 +112,7 @@ hlo::Values eigen_of(Lowering& op, bool vectors) {
 
 }  // namespace
 
-OP("aten::linalg_eig") {
-  const Value a = op.tensor(0);
-  op.check(!hlo::is_finite(is_complex(a.dtype()) ? hlo::abs(a) : a), Code::kInvalidArgument,
-           "torch.linalg.eig: input tensor should not contain infs or NaNs.");
-  return eigen_of(op, true);
-}
+OP("aten::linalg_eig") { return eigen_of(op, true); }
 OP("aten::_linalg_eigvals") { return eigen_of(op, false); }
 
 }  // namespace torch_tpu::ops

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/linalg.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace linalg {
@@ -272,6 +273,13 @@ OP("aten::linalg_ldl_solve") {
   const Value given = op.tensor(0);
   const Value right = op.tensor(2);
   const Dims batch = broadcast_dims(op.builder(), linalg::batch_dims(given), linalg::batch_dims(right));
+  // Negative pivots are those of blocks of two.
+  const Value pivots = hlo::abs(op.tensor(1));
+  const char* origin = " Did you properly pass the result of ldl_factor?";
+  check_range(op, pivots, 1, INT32_MAX, Code::kInvalidArgument,
+              std::string("Pivots given to ldl_solve must all satisfy |pivot| >= 1.") + origin);
+  check_range(op, pivots, 0, given.dim(-2) + 1, Code::kInvalidArgument,
+              std::string("Pivots given to ldl_solve must all satisfy |pivot| <= LD.size(-2).") + origin);
   const auto stack_of = [&](const Value& x, int64_t trailing) {
     Dims dims = batch;
     for (int64_t i = trailing; i > 0; --i) dims.push_back(x.dim(-i));

@@ -181,7 +181,12 @@ OP("aten::_linalg_svd") {
   const Value a = op.tensor(0);
   const bool vectors = op.flag(2);
   const Dims batch = linalg::batch_dims(a);
-  const linalg::Svd result = linalg::svd(linalg::stacked(a), vectors, op.flag(1));
+  const Value matrix = linalg::stacked(a);
+  const Value is_bad = reduce(is_nan(matrix), Reduction::kOr, Dims{1, 2});
+  linalg::check_info(
+      op, convert(is_bad, DType::kS32), batch, "linalg.svd",
+      "The algorithm failed to converge because the input matrix contained non-finite values.");
+  const linalg::Svd result = linalg::svd(matrix, vectors, op.flag(1));
   const Value s = linalg::unstacked(result.s, batch);
   if (!vectors) return {empty(op.builder(), a.dtype()), s, empty(op.builder(), a.dtype())};
   return {linalg::unstacked(result.u, batch), s, linalg::unstacked(result.vh, batch)};

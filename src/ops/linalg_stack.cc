@@ -121,4 +121,28 @@ Value triangular_solve(const Value& a, const Value& b, bool left, bool lower, bo
                                  text(unit) + ", transpose_a = #stablehlo<transpose " + kind + ">");
 }
 
+Value first_set(const Value& mask) {
+  const int64_t n = mask.dim(1);
+  const Value places = mask.builder->iota({DType::kS32, mask.dims()}, 1) + 1.0;
+  const Value first =
+      reduce(select(mask, places, like(places, static_cast<double>(n + 1))), Reduction::kMin, Dims{1});
+  return select(compare(Compare::kGt, first, static_cast<double>(n)), like(first, 0.0), first);
+}
+
+void check_info(Lowering& op, const Value& info, const Dims& batch, const std::string& name,
+                const std::string& sentence) {
+  if (info.type.elements() == 0) return;
+  const Value wide = convert(info, DType::kS64);
+  const Value is_bad = compare(Compare::kNe, wide, 0.0);
+  if (batch.empty()) return op.check(is_bad, wide, Code::kLinearAlgebra, name + ": " + sentence);
+  const Value elements = op.builder().iota(wide.type, 0);
+  const Value first = reduce(select(is_bad, elements, like(elements, static_cast<double>(info.dim(0)))),
+                             Reduction::kMin, Dims{0});
+  const Value is_first = compare(Compare::kEq, elements, first);
+  const Value entry = reduce(select(is_first, wide, like(wide, 0.0)), Reduction::kSum, Dims{0});
+  const bool has_entry = sentence.find("{}") != std::string::npos;
+  op.check(compare(Compare::kNe, entry, 0.0), has_entry ? first * 0x1p32 + entry : first,
+           Code::kLinearAlgebra, name + ": (Batch element {}): " + sentence);
+}
+
 }  // namespace torch_tpu::ops::linalg

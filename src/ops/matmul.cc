@@ -72,7 +72,7 @@ OP("aten::baddbmm", .special = {0.0, 1.0}) {
       scaled_sum(op, op.tensor(0), batch_product(op.tensor(1), op.tensor(2)), 3, 4, op.tensor(1).dtype())};
 }
 
-OP("aten::addbmm", .special = {0.0, 1.0}) {
+OP("aten::addbmm", .special = {0.0, 1.0}, .resizes_self = true) {
   return {
       scaled_sum(op, op.tensor(0), sum_of_batches(op.tensor(1), op.tensor(2)), 3, 4, op.tensor(1).dtype())};
 }

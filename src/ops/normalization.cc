@@ -1,7 +1,8 @@
 // Layer, group and weight normalization with their gradients, and renorm.
+#include "ops/normalization.h"
+
 #include <cmath>
 
-#include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/require.h"
 
@@ -72,14 +73,35 @@ Dims all_but(const Value& x, int64_t dim) {
 
 }  // namespace
 
-OP("aten::native_layer_norm") {
+DType statistics_dtype(const Lowering& op, const Value& input, const Values& parameters) {
+  const DType dtype = input.dtype();
+  DType first = dtype;
+  bool found = false;
+  for (const Value& parameter : parameters) {
+    if (parameter.builder == nullptr) continue;
+    if (!found) first = parameter.dtype();
+    found = true;
+    if (first == dtype || parameter.dtype() == DType::kF32) continue;
+    op.fail("mixed dtype (CPU): expect parameter to have scalar type of Float");
+  }
+  if (first == dtype) return dtype;
+  if (dtype != DType::kBF16 && dtype != DType::kF16) {
+    op.fail("mixed dtype (CPU): expect input to have scalar type of BFloat16");
+  }
+  return DType::kF32;
+}
+
+OP("aten::native_layer_norm", .meta_results = 1) {
   const Value input = op.tensor(0);
   require_floating(op, input, "layer_norm");
   const Value x = to_compute(input);
   const Dims dims = range(x.rank() - static_cast<int64_t>(op.integers(1).size()), x.rank());
+  const Value weight = op.optional_tensor(2);
+  const Value bias = op.optional_tensor(3);
+  const DType statistics = statistics_dtype(op, input, {weight, bias});
   const Normalized n = normalize(x, dims, op.scalar(4, x.dtype()));
-  const Value result = affine(n.x, op.optional_tensor(2), op.optional_tensor(3));
-  return {hlo::convert(result, input.dtype()), n.mean, n.rstd};
+  return {hlo::convert(affine(n.x, weight, bias), input.dtype()), hlo::convert(n.mean, statistics),
+          hlo::convert(n.rstd, statistics)};
 }
 
 OP("aten::native_layer_norm_backward") {
@@ -107,7 +129,7 @@ OP("aten::native_layer_norm_backward") {
   return results;
 }
 
-OP("aten::native_group_norm") {
+OP("aten::native_group_norm", .meta_results = 1) {
   const Value input = op.tensor(0);
   require_floating(op, input, "group_norm");
   const int64_t batch = op.integer(3);
@@ -116,10 +138,13 @@ OP("aten::native_group_norm") {
   const Dims split{batch, groups, channels / groups, op.integer(5)};
   const Value x = hlo::reshape(to_compute(input), split);
   const Normalized n = normalize(x, {2, 3}, op.scalar(7, x.dtype()));
-  const Value result = affine(n.x, per_channel(op.optional_tensor(1), x.dtype(), groups),
-                              per_channel(op.optional_tensor(2), x.dtype(), groups));
+  const Value weight = op.optional_tensor(1);
+  const Value bias = op.optional_tensor(2);
+  const DType statistics = statistics_dtype(op, input, {weight, bias});
+  const Value result =
+      affine(n.x, per_channel(weight, x.dtype(), groups), per_channel(bias, x.dtype(), groups));
   const auto statistic = [&](const Value& value) {
-    return hlo::convert(hlo::reshape(value, Dims{batch, groups}), input.dtype());
+    return hlo::convert(hlo::reshape(value, Dims{batch, groups}), statistics);
   };
   return {hlo::convert(hlo::reshape(result, input.dims()), input.dtype()), statistic(n.mean),
           statistic(n.rstd)};

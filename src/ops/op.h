@@ -40,7 +40,8 @@ struct Traits {
   std::vector<int> structural = {};
   /// Values of Scalar arguments worth a program of their own (pow by 2): Lowering::number sees them.
   std::vector<double> special = {};
-  /// Schema positions of integers (int) that do not shape the program: run-time inputs (Lowering::scalar).
+  /// Schema positions of integers (int, int[]) that do not shape the program: run-time inputs
+  /// (Lowering::scalar, scalars).
   std::vector<int> runtime = {};
   /// Judges the numbers of a call before it is recorded.
   Accept accept = nullptr;
@@ -52,8 +53,19 @@ struct Traits {
   /// An out= or in-place form may share no memory with the inputs, not even all of it: the results read
   /// elements at other places (gather, cat, matmul).
   bool distinct = false;
+  /// Schema positions of tensors that a distinct op reads where it writes only: they may be the written one.
+  std::vector<int> aligned = {};
   /// Gives every element the same value: elements of a written tensor may share memory (an expanded one).
   bool fills = false;
+  /// Counts the elements of an out= tensor only: one of another shape with as many stays as it is.
+  bool keeps_out_shape = false;
+  /// Schema position of a dtype that is the one of the out= tensor where it is not given (cumsum).
+  int out_dtype = -1;
+  /// The in-place form gives the tensor the shape of the result, as out= forms do (addbmm_).
+  bool resizes_self = false;
+  /// How many of the first results ATen's Meta kernel describes as the CPU gives them; what it says of the
+  /// others is CUDA's (statistics of normalizations). Negative for all of them.
+  int meta_results = -1;
 };
 
 class Lowering;
@@ -136,8 +148,9 @@ class Lowering {
   int64_t random_blocks() const { return random_blocks_; }
 
   /// Asserts that no element of `bad` (pred) is set; the error is raised at the next host read, with one
-  /// of the integers of `values` (dimensions of `bad`) that are bad in the place of "{}". Not inside
-  /// regions. The CPU platform always checks, a TPU on request (TORCH_TPU_CHECK_VALUES).
+  /// of the integers of `values` (dimensions of `bad`) that are bad in the place of "{}", or its halves of
+  /// 32 bits in the places of two. Not inside regions. The CPU platform always checks, a TPU on request
+  /// (TORCH_TPU_CHECK_VALUES).
   void check(const Value& bad, const Value& values, Code code, std::string message);
   void check(const Value& bad, Code code, std::string message);
   const std::vector<Check>& checks() const { return checks_; }

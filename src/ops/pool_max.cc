@@ -165,7 +165,10 @@ Values fractional_max_pool(Lowering& op, size_t rank) {
   if (element_count(dims) == 0)
     return {builder.splat(0.0, {x.dtype(), dims}), builder.splat(0.0, {DType::kS64, dims})};
   const int64_t planes = x.type.elements() / element_count(input);
-  const Value samples = reshape(to_compute(op.tensor(3)), Dims{planes, static_cast<int64_t>(rank)});
+  // Samples for more planes than there are may be given: those of the first batch.
+  const Value drawn = reshape(to_compute(op.tensor(3)), Dims{op.tensor(3).type.elements()});
+  const Dims one_a_dimension{planes, static_cast<int64_t>(rank)};
+  const Value samples = reshape(slice_dim(drawn, 0, 0, element_count(one_a_dimension)), one_a_dimension);
   const Dims pitch = contiguous_strides(input);
   // [planes, o0, k0, o1, k1, ...]
   Dims window{planes};

@@ -16,6 +16,33 @@ using hlo::like;
 using hlo::reshape;
 using hlo::select;
 
+std::string_view cpp_name(DType dtype) {
+  switch (dtype) {
+    case DType::kPred:
+      return "bool";
+    case DType::kS8:
+      return "signed char";
+    case DType::kU8:
+      return "unsigned char";
+    case DType::kS16:
+      return "short";
+    case DType::kS32:
+      return "int";
+    case DType::kS64:
+      return "long";
+    case DType::kF16:
+      return "c10::Half";
+    case DType::kBF16:
+      return "c10::BFloat16";
+    case DType::kF32:
+      return "float";
+    case DType::kF64:
+      return "double";
+    default:
+      return scalar_type_name(dtype);
+  }
+}
+
 Value random_words(Lowering& op, const Dims& dims) {
   return reshape(op.random_bits(hlo::element_count(dims)), dims);
 }
@@ -38,8 +65,7 @@ Value wide_bits(Lowering& op, const Dims& dims) {
 
 Value unit_uniform(Lowering& op, DType dtype, const Dims& dims) {
   if (dtype == DType::kF64) return wide_bits(op, dims) * 0x1p-53;
-  const int bits = hlo::width_bits(dtype) + 1;
-  return convert(upper_bits(random_words(op, dims), bits), DType::kF32) * std::ldexp(1.0, -bits);
+  return convert(upper_bits(random_words(op, dims), 24), DType::kF32) * 0x1p-24;
 }
 
 Value positive_uniform(Lowering& op, DType dtype, const Dims& dims) {
@@ -93,9 +119,10 @@ Value coin(Lowering& op, const Dims& dims, const Value& probability) {
 
 /// True with the probability of each element.
 Value coins(Lowering& op, const Dims& dims, const Value& probabilities) {
+  require_floating(op, probabilities, "bernoulli_tensor_cpu_p_");
   check_unit_interval(op, probabilities, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
   const DType dtype = probabilities.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  return less(unit_uniform(op, dtype, dims), convert(probabilities, dtype));
+  return less(unit_uniform(op, dtype, dims), hlo::broadcast_to(convert(probabilities, dtype), dims));
 }
 
 double largest_finite(DType dtype) {
@@ -110,7 +137,7 @@ Status accept_interval(const Numbers& numbers) {
   const double limit = largest_finite(hlo::real_type(numbers.dtype));
   const double from = numbers.real(1);
   const double to = numbers.real(2);
-  const std::string name(scalar_type_name(hlo::real_type(numbers.dtype)));
+  const std::string name(cpp_name(hlo::real_type(numbers.dtype)));
   if (!(std::abs(from) <= limit)) return invalid_argument("from is out of bounds for " + name);
   if (!(std::abs(to) <= limit)) return invalid_argument("to is out of bounds for " + name);
   if (from > to) {
@@ -118,7 +145,8 @@ Status accept_interval(const Numbers& numbers) {
                             numbers.text(1) + " > to=" + numbers.text(2));
   }
   if (to - from <= limit) return {};
-  return invalid_argument("uniform_ expects to-from <= std::numeric_limits<" + name +
+  const std::string type(scalar_type_name(hlo::real_type(numbers.dtype)));
+  return invalid_argument("uniform_ expects to-from <= std::numeric_limits<" + type +
                           ">::max(), but found to=" + numbers.text(2) + " and from=" + numbers.text(1) +
                           " which result in to-from to exceed the limit");
 }
@@ -156,6 +184,7 @@ Status accept_probability(const Numbers& numbers) {
 /// The activation and the noise that belongs to it.
 Values randomized_relu(Lowering& op) {
   const Value x = op.tensor(0);
+  if (op.tensor(1).dims() != x.dims()) op.fail("noise tensor shape must match self tensor shape");
   const DType compute = compute_dtype(x.dtype());
   const Value wide = convert(x, compute);
   const Value low = op.scalar(2, compute);
@@ -174,7 +203,8 @@ Values randomized_relu(Lowering& op) {
 OP("aten::uniform", .accept = accept_interval, .random = true) {
   const Value x = op.tensor(0);
   const auto draw = [&](DType dtype) {
-    const Value unit = unit_uniform(op, dtype, x.dims());
+    // More bits than a narrow dtype has: its numbers are dense near zero.
+    const Value unit = unit_uniform(op, compute_dtype(dtype), x.dims());
     const Value from = op.scalar(1, unit.dtype());
     const Value to = op.scalar(2, unit.dtype());
     const Value sample = convert(unit * (to - from) + from, dtype);
@@ -182,7 +212,10 @@ OP("aten::uniform", .accept = accept_interval, .random = true) {
     const Value excluded = hlo::compare(hlo::Compare::kGe, sample, convert(to, dtype));
     return select(excluded, convert(from, dtype), sample);
   };
-  if (!hlo::is_complex(x.dtype())) return {draw(x.dtype())};
+  if (!hlo::is_complex(x.dtype())) {
+    require_floating(op, x, "check_uniform_bounds");
+    return {draw(x.dtype())};
+  }
   const DType part = hlo::real_type(x.dtype());
   const Value re = draw(part);
   return {hlo::complex(re, draw(part))};
@@ -238,14 +271,17 @@ OP("aten::cauchy", .accept = accept_cauchy, .random = true) {
 
 OP("aten::bernoulli", .random = true) {
   const Value x = op.tensor(0);
+  require_ordered(op, x, "bernoulli_tensor_cpu_self_");
   return {convert(coins(op, x.dims(), x), x.dtype())};
 }
 OP("aten::bernoulli.p", .accept = accept_probability, .random = true) {
   const Value x = op.tensor(0);
+  require_ordered(op, x, "bernoulli_scalar_cpu_");
   return {convert(coin(op, x.dims(), op.scalar(1, DType::kF64)), x.dtype())};
 }
 OP("aten::bernoulli.Tensor", .random = true) {
   const Value x = op.tensor(0);
+  require_ordered(op, x, "bernoulli_tensor_cpu_self_");
   return {convert(coins(op, x.dims(), op.tensor(1)), x.dtype())};
 }
 

@@ -1,14 +1,19 @@
 // The uniform and exponential numbers that the random operators build on.
 #pragma once
 
+#include <string_view>
+
 #include "ops/op.h"
 
 namespace torch_tpu::ops {
 
+/// The type as torch's refusals of numbers outside of a distribution's range call it: "unsigned char".
+std::string_view cpp_name(DType dtype);
+
 /// u32 random words.
 Value random_words(Lowering& op, const Dims& dims);
-/// Uniform in [0, 1) with as many bits as the mantissa of `dtype` has, so that rounding never gives 1; in
-/// the compute dtype.
+/// Uniform in [0, 1), for the compute dtype (f32 or f64) `dtype`: as many bits as its mantissa has, so that
+/// rounding never gives 1.
 Value unit_uniform(Lowering& op, DType dtype, const Dims& dims);
 /// Uniform in (0, 1], fine near zero: for logarithms.
 Value positive_uniform(Lowering& op, DType dtype, const Dims& dims);

@@ -2,6 +2,7 @@
 #include "ops/indexing.h"
 #include "ops/pointwise.h"
 #include "ops/random.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -58,9 +59,15 @@ Value constant(Lowering& op, uint64_t number, DType dtype) {
   return op.builder().splat(static_cast<int64_t>(number), {dtype, {}});
 }
 
+void require_real(Lowering& op, const Value& x) {
+  if (!hlo::is_complex(x.dtype())) return;
+  op.fail("check_random_bounds handles only integral, floating-point and boolean types");
+}
+
 /// Whole numbers in [from, to), bounds that are known when the program runs.
 Value random_between(Lowering& op, const Value& from, const Value& to) {
   const Value x = op.tensor(0);
+  require_real(op, x);
   const Value range = convert(to - from, DType::kU64);
   const Value number = convert(whole_numbers(op, x.dims(), from, range, is_narrow(x.dtype())), x.dtype());
   if (!hlo::is_float(x.dtype())) return number;
@@ -75,7 +82,7 @@ Status require_representable(int64_t number, DType dtype, const std::string& nam
                         ? number == 0 || number == 1
                         : require_convertible(number, dtype).ok() && !(hlo::is_unsigned(dtype) && number < 0);
   if (fits) return {};
-  return invalid_argument(name + " is out of bounds for " + std::string(scalar_type_name(dtype)));
+  return invalid_argument(name + " is out of bounds for " + std::string(cpp_name(dtype)));
 }
 
 Status accept_between(const Numbers& numbers, int64_t from, int64_t to) {
@@ -109,6 +116,20 @@ Status accept_from(const Numbers& numbers) {
   return require_representable(from, numbers.dtype, "from");
 }
 
+/// Refuses dtypes in which the numbers below n are not all different. torch lets bfloat16 pass.
+void require_permutable(Lowering& op, int64_t n, DType dtype) {
+  const std::string name(scalar_type_name(dtype));
+  if (dtype == DType::kPred || hlo::is_complex(dtype)) {
+    op.fail(Code::kUnimplemented, "\"randperm\" not implemented for '" + name + "'");
+  }
+  if (const Status status = require_convertible(n, dtype); !status.ok()) {
+    op.fail(status.code(), status.message());
+  }
+  const int64_t limit = last_whole_number(dtype);
+  if (!hlo::is_float(dtype) || dtype == DType::kBF16 || n - 1 <= limit) return;
+  op.fail("n cannot be greater than " + std::to_string(limit + 1) + " for " + name + " type.");
+}
+
 Status accept_to(const Numbers& numbers) { return accept_between(numbers, 0, numbers.integer(1)); }
 
 }  // namespace
@@ -118,6 +139,7 @@ OP("aten::random.from", .runtime = {1, 2}, .accept = accept_from, .random = true
   if (op.has(2)) return {random_between(op, from, op.scalar(2, DType::kS64))};
   // Everything from `from` on, the last number included.
   const Value x = op.tensor(0);
+  require_real(op, x);
   const uint64_t end = static_cast<uint64_t>(last_whole_number(x.dtype())) + 1;
   const Value rest = constant(op, end, DType::kU64) - convert(from, DType::kU64);
   const Value all_bits = equal(from, static_cast<double>(INT64_MIN));
@@ -129,6 +151,7 @@ OP("aten::random.to", .runtime = {1}, .accept = accept_to, .random = true) {
 }
 OP("aten::random", .random = true) {
   const Value x = op.tensor(0);
+  require_ordered(op, x, "random_kernel_cpu");
   const uint64_t range = static_cast<uint64_t>(last_whole_number(x.dtype())) + 1;
   const bool narrow = range <= uint64_t{1} << 32;
   const Value zero = constant(op, 0, DType::kS64);
@@ -139,6 +162,7 @@ OP("aten::randperm.generator_out", .random = true) {
   // Random keys with the index in their low bits: one sort of one array.
   const int64_t n = op.integer(0);
   const DType dtype = op.dtype(2).value();
+  require_permutable(op, n, dtype);
   const Type type{DType::kS64, {n}};
   if (n < 2) return {convert(op.builder().iota(type, 0), dtype)};
   int index_bits = 1;

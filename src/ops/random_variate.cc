@@ -3,8 +3,10 @@
 #include <functional>
 #include <numbers>
 
+#include "ops/indexing.h"
 #include "ops/pointwise.h"
 #include "ops/random.h"
+#include "ops/require.h"
 
 namespace torch_tpu::ops {
 namespace {
@@ -90,23 +92,20 @@ Value rejection(Lowering& op, const Value& mask, const Values& constants, const 
 
 // --- gamma ------------------------------------------------------------------------------------------
 
-/// Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), with two streams: one for
-/// the normal proposals, one for their acceptance.
-Value standard_gamma(Lowering& op, const Value& shape) {
-  const DType dtype = shape.dtype();
-  const Value small = less(shape, 1.0);
-  const Value boost = hlo::power(positive_uniform(op, dtype, shape.dims()), 1.0 / shape);
-  const Value d = select(small, shape + 1.0, shape) - 1.0 / 3.0;
+/// Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), for shapes of at least one.
+/// Two streams: one for the normal proposals, one for their acceptance. Zero outside `mask`.
+Value gamma_above_one(Lowering& op, const Value& mask, const Value& shape) {
+  const Value d = shape - 1.0 / 3.0;
   const Value c = hlo::rsqrt(9.0 * d);
   const Value first = seeds(op, shape.dims());
   const Value second = seeds(op, shape.dims());
-  Values state{first, second, greater(shape, 0.0), like(shape, 0.0), op.builder().splat(0.0, {dtype, {}}),
-               d,     c};
+  const Value step = op.builder().splat(0.0, {shape.dtype(), {}});
   const Values end = hlo::while_loop(
-      state, [](const Values& state) -> Values { return {any(state[2]) & less(state[4], kLargestStep)}; },
+      {first, second, mask, like(shape, 0.0), step, d, c},
+      [](const Values& state) -> Values { return {any(state[2]) & less(state[4], kLargestStep)}; },
       [&](const Values& state) -> Values {
-        const auto [u1, u2] = uniform_pair(mixed(state[0]), dtype);
-        const auto [u, unused] = uniform_pair(mixed(state[1]), dtype);
+        const auto [u1, u2] = uniform_pair(mixed(state[0]), shape.dtype());
+        const auto [u, unused] = uniform_pair(mixed(state[1]), shape.dtype());
         const Value& d = state[5];
         const Value x = sqrt(-2.0 * log(u1)) * hlo::cos(2.0 * std::numbers::pi * u2);
         const Value root = 1.0 + state[6] * x;
@@ -120,9 +119,41 @@ Value standard_gamma(Lowering& op, const Value& shape) {
                 d,
                 state[6]};
       });
-  const Value sample = select(small, end[3] * boost, end[3]);
-  // torch keeps samples above zero: their logarithm is taken.
-  return hlo::maximum(sample, like(sample, dtype == DType::kF64 ? 0x1p-1022 : 0x1p-126));
+  return end[3];
+}
+
+/// A gamma variate as a factor and the logarithm of another, which is zero for shapes of one and more: a
+/// variate of shape + 1 times u^(1 / shape), which underflows for small shapes.
+struct GammaVariate {
+  Value factor;
+  Value log_factor;
+};
+
+GammaVariate gamma_variate(Lowering& op, const Value& shape) {
+  const Value small = less(shape, 1.0);
+  const Value power = log(positive_uniform(op, shape.dtype(), shape.dims())) / shape;
+  const Value factor = gamma_above_one(op, greater(shape, 0.0), select(small, shape + 1.0, shape));
+  return {factor, select(small, power, like(shape, 0.0))};
+}
+
+/// In `dtype`. torch keeps samples above zero: their logarithm is taken.
+Value positive(const Value& sample, DType dtype) {
+  const double smallest = dtype == DType::kF64 ? 0x1p-1022 : dtype == DType::kF16 ? 0x1p-14 : 0x1p-126;
+  return convert(hlo::maximum(sample, like(sample, smallest)), dtype);
+}
+
+Value standard_gamma(Lowering& op, const Value& shape) {
+  const auto [factor, log_factor] = gamma_variate(op, shape);
+  return factor * exp(log_factor);
+}
+
+/// Gamma variates over the last dimension, divided by their sum.
+Value dirichlet(Lowering& op, const Value& shape) {
+  const auto [factor, log_factor] = gamma_variate(op, shape);
+  const Value logarithm = log(factor) + log_factor;
+  const Dims last{shape.rank() - 1};
+  const Value parts = exp(logarithm - hlo::reduce_keep(logarithm, hlo::Reduction::kMax, last));
+  return parts / hlo::reduce_keep(parts, hlo::Reduction::kSum, last);
 }
 
 // --- Poisson and binomial ---------------------------------------------------------------------------
@@ -317,33 +348,45 @@ Value categories_without_replacement(Lowering& op, const Value& weights, int64_t
 
 OP("aten::_standard_gamma", .random = true) {
   const Value shape = op.tensor(0);
-  return {convert(standard_gamma(op, to_compute(shape)), shape.dtype())};
+  return {positive(standard_gamma(op, to_compute(shape)), shape.dtype())};
 }
 
 OP("aten::_sample_dirichlet", .random = true) {
   const Value shape = op.tensor(0);
-  const Value gamma = standard_gamma(op, to_compute(shape));
-  const Value total = hlo::reduce_keep(gamma, hlo::Reduction::kSum, Dims{shape.rank() - 1});
-  return {convert(gamma / total, shape.dtype())};
+  const Value share = dirichlet(op, to_compute(shape));
+  // torch keeps shares below one as well.
+  const double largest = 1.0 - std::ldexp(1.0, -hlo::width_bits(shape.dtype()) - 1);
+  return {positive(hlo::minimum(share, like(share, largest)), shape.dtype())};
 }
 
 OP("aten::poisson", .random = true) {
   const Value rate = op.tensor(0);
-  op.check(less(rate, 0.0), Code::kInvalidArgument, "invalid Poisson rate, expected rate to be non-negative");
+  op.check(!hlo::compare(hlo::Compare::kGe, rate, 0.0), Code::kInvalidArgument,
+           "invalid Poisson rate, expected rate to be non-negative");
   return {convert(poisson(op, to_compute(rate)), rate.dtype())};
 }
 
 OP("aten::binomial", .random = true) {
   const Value count = op.tensor(0);
-  const Value wide = to_compute(count);
-  const Value probability = hlo::broadcast_to(convert(op.tensor(1), wide.dtype()), wide.dims());
-  return {convert(binomial(op, wide, probability), count.dtype())};
+  const Value probability = op.tensor(1);
+  require_floating(op, count, "binomial_cpu");
+  if (probability.dtype() != count.dtype()) {
+    op.fail("Found dtype " + std::string(scalar_type_name(probability.dtype())) + " but expected " +
+            std::string(scalar_type_name(count.dtype())));
+  }
+  const Dims dims = hlo::broadcast_dims(op.builder(), count.dims(), probability.dims());
+  const Value sample = binomial(op, hlo::broadcast_to(to_compute(count), dims),
+                                hlo::broadcast_to(to_compute(probability), dims));
+  return {convert(sample, count.dtype())};
 }
 
 OP("aten::multinomial", .random = true) {
   const Value weights = to_compute(op.tensor(0));
   const int64_t samples = op.integer(1);
   if (samples <= 0) op.fail("cannot sample n_sample <= 0 samples");
+  if (!op.flag(2) && samples > weights.dim(-1)) {
+    op.fail("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  }
   const int64_t rows = weights.rank() == 2 ? weights.dim(0) : 1;
   const Value table = hlo::reshape(weights, Dims{rows, weights.dim(-1)});
   const bool independent = op.flag(2) && samples > 1;

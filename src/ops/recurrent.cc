@@ -26,7 +26,8 @@ Value sum_of_rows(const Value& x, DType dtype) { return convert(reduce(x, Reduct
 
 }  // namespace
 
-OP("aten::_thnn_fused_lstm_cell") {
+// ATen's Meta kernel fails without biases.
+OP("aten::_thnn_fused_lstm_cell", .meta_results = 0) {
   const DType dtype = op.tensor(2).dtype();
   const Value cx = to_compute(op.tensor(2));
   const Values gates = split_gates(gates_of(op, 0, 3) + gates_of(op, 1, 4), 4);

@@ -3,6 +3,7 @@
 // Every method is a sparse linear map along one dimension after the other. The map is a table of
 // source positions and weights made here with ATen's own arithmetic (UpSample.h), in the precision
 // in which ATen computes it; its gradient is the transposed table.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -168,8 +169,24 @@ Table transposed(const Table& table, int64_t input) {
   return result;
 }
 
+// The taps of a position as one.
+std::vector<Tap> merged(const std::vector<Tap>& taps) {
+  std::vector<Tap> result;
+  for (const Tap& tap : taps) {
+    const auto same = [&](const Tap& other) { return other.position == tap.position; };
+    const auto found = std::find_if(result.begin(), result.end(), same);
+    if (found == result.end()) {
+      result.push_back(tap);
+    } else {
+      found->weight += tap.weight;
+    }
+  }
+  return result;
+}
+
 // Bytes are resized with 16-bit fixed-point weights, as ATen and Pillow do.
 void quantize(Table& table) {
+  for (auto& taps : table) taps = merged(taps);
   double largest = 0;
   for (const auto& taps : table) {
     for (const Tap& tap : taps) largest = std::max(largest, tap.weight);

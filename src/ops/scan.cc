@@ -148,8 +148,8 @@ Value log_cumulative_sum(Lowering& op) {
 
 }  // namespace
 
-OP("aten::cumsum") { return {cumulative(op, Reduction::kSum)}; }
-OP("aten::cumprod") { return {cumulative(op, Reduction::kProduct)}; }
+OP("aten::cumsum", .out_dtype = 2) { return {cumulative(op, Reduction::kSum)}; }
+OP("aten::cumprod", .out_dtype = 2) { return {cumulative(op, Reduction::kProduct)}; }
 OP("aten::cummax") { return cumulative_extremum(op, 1, Reduction::kMax); }
 OP("aten::cummin") { return cumulative_extremum(op, 1, Reduction::kMin); }
 OP("aten::logcumsumexp") { return {log_cumulative_sum(op)}; }

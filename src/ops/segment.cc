@@ -69,10 +69,20 @@ void check_lengths(Lowering& op, const Value& lengths, const Value& data) {
            "data.size(lengths.dim()-1) when !unsafe.");
 }
 
-Reduction kind_of(const std::string& reduce) {
-  if (reduce == "max") return Reduction::kMax;
-  if (reduce == "min") return Reduction::kMin;
-  return reduce == "prod" ? Reduction::kProduct : Reduction::kSum;
+void check_offsets(Lowering& op, const Value& offsets) {
+  const int64_t axis = offsets.rank() - 1;
+  const int64_t last = offsets.dim(axis) - 1;
+  op.check(compare(Compare::kLt, slice_dim(offsets, axis, 1, last + 1), slice_dim(offsets, axis, 0, last)),
+           Code::kInvalidArgument, "Expected segment_length >= 0 to be true, but got false.");
+}
+
+// A mean is a sum at first.
+Reduction kind_of(Lowering& op, const std::string& reduce) {
+  if (reduce == "max" || reduce == "amax") return Reduction::kMax;
+  if (reduce == "min" || reduce == "amin") return Reduction::kMin;
+  if (reduce == "prod") return Reduction::kProduct;
+  if (reduce == "sum" || reduce == "mean") return Reduction::kSum;
+  op.fail("reduce argument must be either sum, prod, mean, amax or amin, got " + reduce);
 }
 
 }  // namespace
@@ -81,9 +91,10 @@ OP("aten::segment_reduce") {
   const Value data = op.tensor(0);
   const std::string reduce = op.text(1);
   if (op.has(2) && !op.flag(6)) check_lengths(op, op.tensor(2), data);
+  if (!op.has(2)) check_offsets(op, op.tensor(4));
   const Segments segments(op, data, 2, 4, op.dim(5, data.rank()));
   const Value& rows = segments.rows;
-  const Reduction kind = kind_of(reduce);
+  const Reduction kind = kind_of(op, reduce);
   const bool has_initial = op.has(7);
   const Value start = has_initial ? op.scalar(7, rows.dtype()) : neutral(op.builder(), kind, rows.dtype());
   Value result = segments.scatter(start, rows, kind);

@@ -271,6 +271,7 @@ INEXACT_UNARY("aten::special_entr", entropy(x))
 /// The logarithm of the multivariate gamma function of dimension p.
 OP("aten::mvlgamma") {
   const int64_t p = op.integer(1);
+  if (p < 1) op.fail("p has to be greater than or equal to 1");
   const double constant = 0.25 * static_cast<double>(p * (p - 1)) * std::log(pi);
   return {inexact_unary(op, op.tensor(0), [&](const Value& x) {
     Value sum = log_gamma(x) + constant;

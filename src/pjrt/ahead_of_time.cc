@@ -83,14 +83,6 @@ Result<std::map<std::string, double>> AheadOfTimeExecutable::cost() const {
   return cost;
 }
 
-Result<std::string> AheadOfTimeExecutable::serialize() const {
-  PJRT_Executable_Serialize_Args args{};
-  args.executable = handle_;
-  RETURN_IF_ERROR(
-      api_->call(&PJRT_Api::PJRT_Executable_Serialize, args, PJRT_Executable_Serialize_Args_STRUCT_SIZE));
-  std::string bytes(args.serialized_bytes, args.serialized_bytes_size);
-  args.serialized_executable_deleter(args.serialized_executable);
-  return bytes;
-}
+Result<std::string> AheadOfTimeExecutable::serialize() const { return serialized(*api_, handle_); }
 
 }  // namespace torch_tpu::pjrt

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/env.h"
+#include "pjrt/arguments.h"
 
 namespace torch_tpu::pjrt {
 namespace {
@@ -30,25 +31,10 @@ bool may_be_cpu(const Api& api) {
   return true;
 }
 
-PJRT_NamedValue named_value(std::string_view name) {
-  PJRT_NamedValue value{};
-  value.struct_size = PJRT_NamedValue_STRUCT_SIZE;
-  value.name = name.data();
-  value.name_size = name.size();
-  value.value_size = 1;
-  return value;
-}
-
 std::vector<PJRT_NamedValue> client_options(const Api& api, int cpu_devices) {
   if (!may_be_cpu(api)) return {};
-  PJRT_NamedValue count = named_value("cpu_device_count");
-  count.type = PJRT_NamedValue_kInt64;
-  count.int64_value = cpu_devices;
   // Asynchronous clients hand all but tiny programs to a thread pool: 20-60 us a call.
-  PJRT_NamedValue asynchronous = named_value("asynchronous");
-  asynchronous.type = PJRT_NamedValue_kBool;
-  asynchronous.bool_value = false;
-  return {count, asynchronous};
+  return {named_integer("cpu_device_count", cpu_devices), named_flag("asynchronous", false)};
 }
 
 /// Creates the client, dropping the last option for as long as the plugin refuses its options.
@@ -282,13 +268,7 @@ Result<std::shared_ptr<Buffer>> Client::lend_to_device(const void* data, const h
 
 Result<PJRT_LoadedExecutable*> Client::compile_once(const std::string& stablehlo,
                                                     const std::string& options) const {
-  constexpr std::string_view kFormat = "mlir";
-  PJRT_Program program{};
-  program.struct_size = PJRT_Program_STRUCT_SIZE;
-  program.code = const_cast<char*>(stablehlo.data());  // the field serves outputs too; only read here
-  program.code_size = stablehlo.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
+  PJRT_Program program = program_of(stablehlo);
   PJRT_Client_Compile_Args args{};
   args.client = handle_;
   args.program = &program;

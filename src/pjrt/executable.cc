@@ -43,6 +43,17 @@ Result<ExecutableMemory> memory_of(const Api& api, PJRT_Executable* executable) 
   return memory;
 }
 
+Result<std::string> serialized(const Api& api, PJRT_Executable* executable, std::string_view prefix) {
+  PJRT_Executable_Serialize_Args args{};
+  args.executable = executable;
+  RETURN_IF_ERROR(
+      api.call(&PJRT_Api::PJRT_Executable_Serialize, args, PJRT_Executable_Serialize_Args_STRUCT_SIZE));
+  std::string bytes(prefix);
+  bytes.append(args.serialized_bytes, args.serialized_bytes_size);
+  args.serialized_executable_deleter(args.serialized_executable);
+  return bytes;
+}
+
 Result<std::shared_ptr<Executable>> Executable::adopt(std::shared_ptr<const Client> client,
                                                       PJRT_LoadedExecutable* loaded, bool may_donate) {
   std::shared_ptr<Executable> executable(new Executable(std::move(client), loaded, may_donate));
@@ -177,14 +188,8 @@ Result<std::vector<std::shared_ptr<Buffer>>> Executable::execute(std::span<Buffe
 Result<std::string> Executable::serialize() const {
   RETURN_IF_ERROR(check_not_forked());
   if (!origin_.empty()) return origin_;
-  PJRT_Executable_Serialize_Args args{};
-  args.executable = executable_;
-  RETURN_IF_ERROR(client_->api().call(&PJRT_Api::PJRT_Executable_Serialize, args,
-                                      PJRT_Executable_Serialize_Args_STRUCT_SIZE));
-  std::string bytes(may_donate_ ? kSerializedDonating : kSerializedPlain);
-  bytes.append(args.serialized_bytes, args.serialized_bytes_size);
-  args.serialized_executable_deleter(args.serialized_executable);
-  return bytes;
+  const std::string_view prefix = may_donate_ ? kSerializedDonating : kSerializedPlain;
+  return serialized(client_->api(), executable_, prefix);
 }
 
 Result<ExecutableMemory> Executable::memory() const { return memory_of(client_->api(), executable_); }

@@ -29,6 +29,8 @@ struct ExecutableMemory {
 };
 /// Asks the plugin that made `executable`.
 Result<ExecutableMemory> memory_of(const Api& api, PJRT_Executable* executable);
+/// The plugin's bytes for `executable` after `prefix`.
+Result<std::string> serialized(const Api& api, PJRT_Executable* executable, std::string_view prefix = {});
 
 /// The plugin's part of what Executable::serialize wrote.
 struct SerializedProgram {

@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "pjrt/arguments.h"
+
 namespace torch_tpu::pjrt {
 namespace {
 
@@ -59,28 +61,6 @@ std::optional<Slice> find_slice(std::string_view name) {
   return std::nullopt;
 }
 
-PJRT_NamedValue integers(std::string_view name, const Sizes& numbers) {
-  PJRT_NamedValue value{};
-  value.struct_size = PJRT_NamedValue_STRUCT_SIZE;
-  value.name = name.data();
-  value.name_size = name.size();
-  value.type = PJRT_NamedValue_kInt64List;
-  value.int64_array_value = numbers.data();
-  value.value_size = numbers.size();
-  return value;
-}
-
-PJRT_NamedValue text(std::string_view name, std::string_view content) {
-  PJRT_NamedValue value{};
-  value.struct_size = PJRT_NamedValue_STRUCT_SIZE;
-  value.name = name.data();
-  value.name_size = name.size();
-  value.type = PJRT_NamedValue_kString;
-  value.string_value = content.data();
-  value.value_size = content.size();
-  return value;
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -119,9 +99,9 @@ Result<std::shared_ptr<const Topology>> Topology::create(std::shared_ptr<const A
     return invalid_argument("'" + std::string(name) + "' is no TPU topology; there are " +
                             joined(topology_names()));
   }
-  std::vector<PJRT_NamedValue> options{integers("chips_per_host_bounds", slice->chips_per_host),
-                                       integers("wrap", slice->wrap)};
-  if (slice->is_megacore) options.push_back(text("chip_config_name", "megacore"));
+  std::vector<PJRT_NamedValue> options{named_integers("chips_per_host_bounds", slice->chips_per_host),
+                                       named_integers("wrap", slice->wrap)};
+  if (slice->is_megacore) options.push_back(named_text("chip_config_name", "megacore"));
   PJRT_TopologyDescription_Create_Args args{};
   args.topology_name = name.data();
   args.topology_name_size = name.size();
@@ -184,13 +164,7 @@ Result<std::unique_ptr<AheadOfTimeExecutable>> Topology::compile(const std::stri
                             std::to_string(devices_.size()) + " devices of " + name_);
   }
   RETURN_IF_ERROR(check_program(stablehlo));
-  constexpr std::string_view kFormat = "mlir";
-  PJRT_Program program{};
-  program.struct_size = PJRT_Program_STRUCT_SIZE;
-  program.code = const_cast<char*>(stablehlo.data());  // the field serves outputs too; only read here
-  program.code_size = stablehlo.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
+  PJRT_Program program = program_of(stablehlo);
   const std::string bytes = encode_compile_options(options.overrides, {}, options.build);
   PJRT_Compile_Args args{};
   args.topology = handle_;

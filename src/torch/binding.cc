@@ -67,13 +67,13 @@ bool contains(const std::vector<int>& positions, int position) {
   return std::find(positions.begin(), positions.end(), position) != positions.end();
 }
 
+}  // namespace
+
 std::optional<c10::OperatorHandle> own_operator(const ops::Op& op) {
   const size_t dot = op.name.find('.');
   const std::string overload = dot == std::string::npos ? "" : op.name.substr(dot + 1);
   return c10::Dispatcher::singleton().findSchema({op.name.substr(0, dot), overload});
 }
-
-}  // namespace
 
 bool is_variant(const c10::FunctionSchema& functional, const c10::FunctionSchema& variant) {
   const auto& expected = functional.arguments();
@@ -98,7 +98,9 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
   for (int i = 0; i < static_cast<int>(arguments.size()); ++i) {
     Argument argument;
     argument.kind = kind_of(arguments[i]);
-    if (contains(op.traits.runtime, i)) argument.kind = ArgKind::kScalar;
+    if (contains(op.traits.runtime, i)) {
+      argument.kind = argument.kind == ArgKind::kIntegers ? ArgKind::kScalars : ArgKind::kScalar;
+    }
     argument.structural = contains(op.traits.structural, i);
     argument.special = argument.kind == ArgKind::kScalar && !op.traits.special.empty();
     argument.is_out = arguments[i].is_out();
@@ -126,13 +128,11 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
     binding.writes_before = written;
     binding.writes_after = op.traits.writes;
   }
-  // ATen's range factories only count the elements of out=.
-  binding.keeps_out_shape = schema.name() == "aten::arange" || schema.name() == "aten::linspace" ||
-                            schema.name() == "aten::logspace";
   binding.identity.append(schema.name());
   binding.identity.append(schema.overload_name());
-  binding.has_meta = handle.hasKernelForDispatchKey(c10::DispatchKey::Meta) ||
-                     handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+  binding.has_meta = op.traits.meta_results != 0 &&
+                     (handle.hasKernelForDispatchKey(c10::DispatchKey::Meta) ||
+                      handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd));
   return binding;
 }
 

@@ -45,7 +45,7 @@ struct Binding {
   /// Positions of tensors (or lists) that receive results: before the fresh ones for in-place and
   /// out= forms, after them for what the op writes beside its schema.
   std::vector<int> writes_before, writes_after;
-  bool keeps_out_shape = false;   // an out= tensor of another shape with as many elements stays as it is
+  bool has_in_place = false;      // the dispatcher has an in-place form of the operator
   bool is_foreach = false;        // acts on the elements of lists one by one
   bool returns_list = false;      // the single return is a fresh Tensor[]
   bool expands_masks = false;     // boolean index tensors become integer ones first
@@ -58,6 +58,9 @@ struct Binding {
 
   explicit Binding(c10::OperatorHandle handle) : handle(std::move(handle)) {}
 };
+
+/// The dispatcher's operator with the name of `op`.
+std::optional<c10::OperatorHandle> own_operator(const ops::Op& op);
 
 /// The binding of `handle` to `op`: the op's own schema, or an in-place or out= form of it.
 Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op);

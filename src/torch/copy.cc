@@ -13,10 +13,6 @@
 namespace torch_tpu {
 namespace {
 
-at::Tensor empty_cpu(c10::IntArrayRef sizes, c10::ScalarType dtype) {
-  return at::detail::empty_cpu(sizes, dtype, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
-}
-
 // Views that hold a quarter of their storage or more, or lie in one so small, are cut out on the host: it
 // takes no program for each view.
 constexpr int64_t kWholeReadFactor = 4;
@@ -71,6 +67,10 @@ void copy_to_cpu(at::Tensor& self, const at::Tensor& source) {
 }
 
 }  // namespace
+
+at::Tensor empty_cpu(c10::IntArrayRef sizes, c10::ScalarType dtype) {
+  return at::detail::empty_cpu(sizes, dtype, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+}
 
 void read_to_host(const engine::TensorPtr& value, void* destination) {
   const auto buffer = value_or_raise(value->queue().materialize(value));

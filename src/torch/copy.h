@@ -7,6 +7,9 @@
 
 namespace torch_tpu {
 
+/// An uninitialised contiguous CPU tensor.
+at::Tensor empty_cpu(c10::IntArrayRef sizes, c10::ScalarType dtype);
+
 /// Runs what `value` waits for and copies its row-major elements to `destination`.
 void read_to_host(const engine::TensorPtr& value, void* destination);
 

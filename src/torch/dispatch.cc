@@ -1,6 +1,5 @@
 // The boxed kernel of every operator: arguments become a call, the call is recorded, results become
 // tensors or are written where the schema says.
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
@@ -355,11 +354,11 @@ const Plan& plan_for(const Binding& binding, const Arguments& arguments, const c
   return *table.plans.emplace(key, std::move(plan)).first->second;
 }
 
-/// Gives `value` to a tensor that exists: in place, or as an out= argument, which takes `strides` if it has
-/// another shape than the result.
-void assign(const at::Tensor& target, engine::TensorPtr value, bool is_out, c10::IntArrayRef strides) {
+/// Gives `value` to a tensor that exists. One that may be resized, as an out= argument, takes `strides` if it
+/// has another shape than the result.
+void assign(const at::Tensor& target, engine::TensorPtr value, bool may_resize, c10::IntArrayRef strides) {
   const c10::IntArrayRef sizes(value->type.dims.data(), value->type.dims.size());
-  if (is_out && at::native::resize_output(target, sizes)) {
+  if (may_resize && at::native::resize_output(target, sizes)) {
     target.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   }
   value = record_convert(value, to_hlo(target.scalar_type()));
@@ -396,27 +395,24 @@ void assign_all(const Binding& binding, const std::vector<int>& positions, const
                 Results& results) {
   for (const int position : positions) {
     const bool is_out = binding.arguments[position].is_out;
+    const bool may_resize = is_out || binding.op->traits.resizes_self;
     const c10::IValue& target = values[position];
     if (target.isList()) {
       for (const c10::IValue& element : target.toListRef()) {
         if (auto value = results.next())
-          assign(element.toTensor(), std::move(value), is_out, results.strides());
+          assign(element.toTensor(), std::move(value), may_resize, results.strides());
       }
     } else if (auto value = results.next();
                value != nullptr && target.isTensor() && target.toTensor().defined()) {
       const at::Tensor& tensor = target.toTensor();
-      if (binding.keeps_out_shape && is_out && tensor.numel() == value->type.elements()) {
+      if (binding.op->traits.keeps_out_shape && is_out && tensor.numel() == value->type.elements()) {
         tensor.copy_(make_tensor(std::move(value)).view(tensor.sizes()));
         continue;
       }
-      assign(target.toTensor(), std::move(value), is_out, results.strides());
+      assign(tensor, std::move(value), may_resize, results.strides());
     }
   }
 }
-
-}  // namespace
-
-namespace {
 
 ops::Number number_of(const c10::IValue& value) {
   if (value.isInt()) return value.toInt();
@@ -448,6 +444,10 @@ void run_binding(const Binding& binding, torch::jit::Stack& stack) {
   c10::IValue* values = stack.data() + stack.size() - count;
   if (binding.op->traits.accept != nullptr) check_numbers(binding, values);
   if (!binding.writes_before.empty() || !binding.writes_after.empty()) check_overlap(binding, values);
+  if (const int i = binding.op->traits.out_dtype; i >= 0 && binding.has_out() && values[i].isNone()) {
+    const c10::ScalarType dtype = values[binding.writes_before[0]].toTensor().scalar_type();
+    values[i] = static_cast<int64_t>(dtype);
+  }
   if (binding.expands_masks) expand_index_masks(binding, values);
   Arguments arguments(binding, values);
   const Plan& plan = plan_for(binding, arguments, values);

@@ -46,8 +46,7 @@ int64_t count_nonzero(const engine::TensorPtr& value) {
 }
 
 Tensor zeros(c10::IntArrayRef sizes, c10::ScalarType dtype, int device_index) {
-  const hlo::Dims strides = hlo::contiguous_strides({sizes.data(), sizes.size()});
-  return make_empty(sizes, {strides.data(), strides.size()}, dtype, device_index).zero_();
+  return make_empty(sizes, dtype, device_index).zero_();
 }
 
 // self[mask] for a mask over the leading dimensions.
@@ -147,9 +146,8 @@ bool is_masked_rows(const Tensor& self, const c10::List<std::optional<Tensor>>& 
 
 Tensor index(const Tensor& self, const c10::List<std::optional<Tensor>>& indices) {
   if (is_masked_rows(self, indices)) return masked_rows(self, indices.get(0)->to(self.device()));
-  static const Binding& binding =
-      *new Binding(make_binding(c10::Dispatcher::singleton().findSchemaOrThrow("aten::index", "Tensor"),
-                                *ops::find_op("aten::index.Tensor")));
+  static const ops::Op& op = *ops::find_op("aten::index.Tensor");
+  static const Binding& binding = *new Binding(make_binding(*own_operator(op), op));
   torch::jit::Stack stack{self, indices};
   run_binding(binding, stack);
   return stack[0].toTensor();

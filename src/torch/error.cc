@@ -10,6 +10,9 @@ void raise(const Status& status) {
     case Code::kIndexError:
       TORCH_CHECK_INDEX(false, message);
       break;
+    case Code::kLinearAlgebra:
+      TORCH_CHECK_LINALG(false, message);
+      break;
     case Code::kTypeError:
       TORCH_CHECK_TYPE(false, message);
       break;

@@ -1,6 +1,5 @@
 #include "torch/generator.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstring>
@@ -8,6 +7,7 @@
 #include <mutex>
 
 #include "engine/runtime.h"
+#include "torch/copy.h"
 
 namespace torch_tpu {
 namespace {
@@ -30,8 +30,7 @@ uint64_t TpuGenerator::seed() {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> TpuGenerator::get_state() const {
-  at::Tensor state = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt,
-                                           std::nullopt, std::nullopt, std::nullopt);
+  at::Tensor state = empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte);
   auto* bytes = static_cast<char*>(state.mutable_data_ptr());
   std::memcpy(bytes, &seed_, sizeof seed_);
   std::memcpy(bytes + sizeof seed_, &offset_, sizeof offset_);

@@ -1,7 +1,8 @@
 #include "torch/host_reduction.h"
 
 #include <ATen/ATen.h>
-#include <ATen/EmptyTensor.h>
+
+#include "torch/copy.h"
 
 namespace torch_tpu {
 namespace {
@@ -55,8 +56,7 @@ ReduceOp HostReduction::carried_op() const {
 }
 
 at::Tensor HostReduction::load(const at::Tensor& tensor) const {
-  at::Tensor host =
-      at::detail::empty_cpu(tensor.sizes(), dtype_, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+  at::Tensor host = empty_cpu(tensor.sizes(), dtype_);
   host.copy_(tensor);
   if (c10::isComplexType(dtype_)) host = at::view_as_real(host);
   host = host.flatten().to(carried_dtype_);

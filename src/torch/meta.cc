@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 
+#include "torch/copy.h"
 #include "torch/dtype.h"
 #include "torch/record.h"
 
@@ -64,10 +65,6 @@ at::Tensor meta_copy(const at::Tensor& tensor, bool is_out) {
   return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
 }
 
-at::Tensor empty_cpu(c10::IntArrayRef sizes, c10::ScalarType dtype) {
-  return at::detail::empty_cpu(sizes, dtype, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
-}
-
 /// A CPU tensor with all elements equal: in the memory of one, unless it is written.
 at::Tensor filled(const at::Tensor& like, int number, bool is_written) {
   at::Tensor elements =
@@ -102,6 +99,10 @@ std::exception_ptr cpu_refusal(const Binding& binding, const c10::IValue* values
     binding.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   } catch (const c10::LinAlgError&) {
     return nullptr;  // about the numbers
+  } catch (const c10::Error& error) {
+    // A fault of ATen's is no refusal: it is met because the stand-ins are not the arguments.
+    const bool is_fault = error.msg().find("INTERNAL ASSERT FAILED") != std::string::npos;
+    return is_fault ? nullptr : std::current_exception();
   } catch (...) {
     return std::current_exception();
   }
@@ -143,7 +144,8 @@ bool has_other_dtypes(const Binding& binding, const c10::IValue* values, const o
 
 std::optional<std::vector<MetaResult>> run_meta(const Binding& binding, const c10::IValue* values) {
   if (!binding.has_meta) return std::nullopt;
-  const bool functional = binding.has_out() && binding.functional.has_value();
+  const bool resizes = binding.has_out() || binding.op->traits.resizes_self;
+  const bool functional = resizes && binding.functional.has_value();
   const size_t count = functional ? static_cast<size_t>(binding.op_arguments) : binding.arguments.size();
   const c10::OperatorHandle& handle = functional ? *binding.functional : binding.handle;
   torch::jit::Stack stack = replaced(binding, count, values, {c10::kMeta, meta_copy, {}});
@@ -155,6 +157,8 @@ std::optional<std::vector<MetaResult>> run_meta(const Binding& binding, const c1
   }
   std::vector<MetaResult> results;
   for (const c10::IValue& value : stack) append(results, value);
+  if (const int known = binding.op->traits.meta_results; known >= 0)
+    results.resize(static_cast<size_t>(known));
   return results;
 }
 

@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
+
 #include "torch/record.h"
 
 namespace torch_tpu {
@@ -12,13 +14,11 @@ namespace {
 // Whether argument `i` may be the whole of an out= tensor although the op's results read other places: the
 // tensor that an in-place form would change may, and so may all where ATen's kernel fills `out` by a copy.
 bool may_be_out(const Binding& binding, int i) {
+  const std::vector<int>& aligned = binding.op->traits.aligned;
+  if (std::find(aligned.begin(), aligned.end(), i) != aligned.end()) return true;
   if (!binding.has_out()) return false;
-  if (binding.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) return true;
-  const std::string& name = binding.handle.schema().name();
-  for (const c10::OperatorName& other : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (i == 0 && other.name == name + "_") return true;
-  }
-  return false;
+  return (i == 0 && binding.has_in_place) ||
+         binding.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
 }
 
 void check_pair(const Binding& binding, int i, const at::Tensor& written, const at::Tensor& input) {

@@ -1,12 +1,12 @@
 #include "torch/process_group.h"
 
-#include <ATen/EmptyTensor.h>
 #include <pybind11/pybind11.h>
 
 #include <numeric>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
+#include "torch/copy.h"
 #include "torch/host_reduction.h"
 #include "torch/record.h"
 #include "torch/staged_work.h"
@@ -40,9 +40,7 @@ int64_t bytes_of(const Tensors& tensors) {
 }
 
 // Data that is only moved travels as bytes: every dtype does.
-at::Tensor host_bytes(int64_t count) {
-  return at::detail::empty_cpu({count}, at::kByte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
-}
+at::Tensor host_bytes(int64_t count) { return empty_cpu({count}, at::kByte); }
 
 // The part of `bytes` at `offset` with the dtype and shape of `like`.
 at::Tensor typed_part(const at::Tensor& bytes, int64_t offset, const at::Tensor& like) {

@@ -216,6 +216,11 @@ at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::Sca
   return tensor;
 }
 
+at::Tensor make_empty(c10::IntArrayRef sizes, c10::ScalarType dtype, int device_index) {
+  const hlo::Dims strides = hlo::contiguous_strides({sizes.data(), sizes.size()});
+  return make_empty(sizes, {strides.data(), strides.size()}, dtype, device_index);
+}
+
 at::Tensor make_tensor(engine::TensorPtr value, c10::IntArrayRef strides) {
   const hlo::Type& type = value->type;
   const c10::IntArrayRef sizes(type.dims.data(), type.dims.size());

@@ -31,7 +31,8 @@ void write(const at::Tensor& tensor, engine::TensorPtr value);
 at::Tensor make_tensor(engine::TensorPtr value);
 at::Tensor make_tensor(engine::TensorPtr value, c10::IntArrayRef strides);
 
-/// An uninitialised tensor.
+/// An uninitialised tensor, row-major or with the given strides.
+at::Tensor make_empty(c10::IntArrayRef sizes, c10::ScalarType dtype, int device_index);
 at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                       int device_index);
 

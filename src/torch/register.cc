@@ -57,14 +57,17 @@ OverloadsByName aten_overloads() {
   return overloads;
 }
 
-void bind(torch::Library& library, const c10::OperatorHandle& handle, const ops::Op& op) {
+void bind(torch::Library& library, const c10::OperatorHandle& handle, const ops::Op& op,
+          const OverloadsByName& overloads) {
   // torch.library users may have been here first, and kernels.cc has its own.
   if (handle.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
   const c10::OperatorName& name = handle.operator_name();
   std::string text = name.name;
   if (!name.overload_name.empty()) text += "." + name.overload_name;
+  Binding binding = make_binding(handle, op);
+  binding.has_in_place = overloads.contains(name.name + "_");
   library.impl(text.c_str(),
-               torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(make_binding(handle, op))));
+               torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(std::move(binding))));
   names().push_back(std::move(text));
   refuse_compressed(handle);
 }
@@ -80,12 +83,10 @@ void register_kernels() {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const ops::Op* op : ops::all_ops()) {
     if (op->name.rfind("aten::", 0) != 0) continue;
-    const size_t dot = op->name.find('.');
-    const std::string base = op->name.substr(0, dot);
-    const std::string overload = dot == std::string::npos ? "" : op->name.substr(dot + 1);
-    const auto own = dispatcher.findSchema({base, overload});
+    const auto own = own_operator(*op);
     TORCH_CHECK(own.has_value(), "torch_tpu declares ", op->name, ", which this torch does not have");
-    bind(library, *own, *op);
+    const std::string& base = own->operator_name().name;
+    bind(library, *own, *op, overloads);
     // "normal_functional" is the functional form of "normal_".
     const std::string_view suffix = "_functional";
     const std::string stem = base.ends_with(suffix) ? base.substr(0, base.size() - suffix.size()) : base;
@@ -95,7 +96,7 @@ void register_kernels() {
       for (const c10::OperatorName& name : found->second) {
         const auto handle = dispatcher.findSchema(name);
         if (!handle.has_value() || !handle->schema().is_mutable() || name == own->operator_name()) continue;
-        if (is_variant(own->schema(), handle->schema())) bind(library, *handle, *op);
+        if (is_variant(own->schema(), handle->schema())) bind(library, *handle, *op, overloads);
       }
     }
   }

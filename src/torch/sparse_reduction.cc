@@ -1,5 +1,6 @@
 // Sums and softmax along dimensions of sparse tensors, and selections of their entries.
 #include <ATen/WrapDimUtilsMulti.h>
+#include <ATen/ops/_sparse_sum_native.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/softmax.h>
@@ -24,6 +25,12 @@ Tensor offsets_in(const Tensor& sparse, IntArrayRef dims) {
 }
 
 // --- sum -----------------------------------------------------------------------------------------
+
+// ATen's sums along dimensions, of which the last one rounds.
+Tensor sparse_sum(const Tensor& self, IntArrayRef dims) {
+  const Tensor wide = self.to(compute_dtype(self.scalar_type()));
+  return at::native::_sparse_sum(wide, dims).to(self.scalar_type());
+}
 
 // The gradient has the entries of the input, each with the gradient of the sum that it went into.
 Tensor sparse_sum_backward(const Tensor& grad, const Tensor& self, IntArrayRef summed) {
@@ -217,6 +224,7 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("_sparse_log_softmax_backward_data", on_device<sparse_log_softmax_backward>());
   m.impl("_sparse_softmax", on_device<sparse_softmax>());
   m.impl("_sparse_softmax_backward_data", on_device<sparse_softmax_backward>());
+  m.impl("_sparse_sum.dim", on_device<sparse_sum>());
   m.impl("_sparse_sum_backward", on_device<sparse_sum_backward>());
   m.impl("index_select", on_device<index_select>());
 }

@@ -15,8 +15,7 @@ using at::Tensor;
 using Unique = std::tuple<Tensor, Tensor, Tensor>;  // elements, inverse, counts
 
 Tensor empty_like_of(const Tensor& self, c10::IntArrayRef sizes, c10::ScalarType dtype) {
-  const hlo::Dims strides = hlo::contiguous_strides({sizes.data(), sizes.size()});
-  return make_empty(sizes, {strides.data(), strides.size()}, dtype, self.device().index());
+  return make_empty(sizes, dtype, self.device().index());
 }
 
 void require_order(const Tensor& self, const char* kernel) {

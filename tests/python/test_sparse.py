@@ -31,6 +31,11 @@ def dense(device, *shape):
     return torch.linspace(-1, 1, count).view(shape).to(device)
 
 
+def masked_maximum(matrix):
+    mask = torch.sparse_csr_tensor(matrix.crow_indices(), matrix.col_indices(), matrix.values() > 0.2, matrix.shape)
+    return torch.masked.amax(matrix, 1, keepdim=True, mask=mask)
+
+
 def saved(tensor):
     memory = io.BytesIO()
     torch.save(tensor, memory)
@@ -102,6 +107,7 @@ COO = {
     "sum": lambda d: coo(d).sum(),
     "sparse.sum": lambda d: torch.sparse.sum(coo(d), 0),
     "sparse.sum hybrid": lambda d: torch.sparse.sum(hybrid(d), (1, 2)),
+    "sparse.sum bfloat16": lambda d: torch.sparse.sum(hybrid(d).bfloat16(), (0, 2)),
     "softmax": lambda d: torch.sparse.softmax(coo(d), 1),
     "softmax dense dim": lambda d: torch.sparse.softmax(hybrid(d), 2),
     "log_softmax": lambda d: torch.sparse.log_softmax(hybrid(d), 0),
@@ -156,6 +162,8 @@ COMPRESSED = {
     "mm amax": lambda d: torch.sparse.mm(csr(d), dense(d, 3, 2), "amax"),
     "sum": lambda d: csr(d).sum(),
     "sum of rows": lambda d: torch._sparse_csr_sum(csr(d), 1, keepdim=True),
+    "masked amax": lambda d: masked_maximum(dense(d, 3, 3).abs().to_sparse_csr()),
+    "segment_reduce amin": lambda d: torch.segment_reduce(dense(d, 6), "amin", lengths=torch.tensor([2, 4], device=d)),
     "prod of columns": lambda d: torch._sparse_csr_prod(csr(d), 0, keepdim=True),
 }
 
@@ -313,6 +321,7 @@ WRONG = {
     "sizes": lambda d: coo(d) + coo(d).t(),
     "shapes": lambda d: csr(d) @ dense(d, 2, 2),
     "sparse add dense": lambda d: coo(d) + dense(d, 4, 3),
+    "segment_reduce": lambda d: torch.segment_reduce(dense(d, 2), "most", lengths=torch.tensor([2], device=d)),
     "select outside": lambda d: coo(d).index_select(0, torch.tensor([4], device=d)),
 }
 

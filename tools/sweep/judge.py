@@ -59,15 +59,16 @@ WIDER = {torch.bfloat16: torch.float64, torch.float16: torch.float64, torch.floa
          torch.complex64: torch.complex128}
 
 
+def widened(value, dtype):
+    """A tensor of `dtype`, or of the real numbers of a complex one, in double precision; other values as they are."""
+    if isinstance(value, torch.Tensor) and value.dtype in WIDER and value.dtype in (dtype, dtype.to_real()):
+        return value.detach().to(WIDER[value.dtype]).requires_grad_(value.requires_grad)
+    return value
+
+
 def in_double(sample, dtype):
     """The sample with tensors of `dtype` in double precision: the judge where the CPU's result and ours differ."""
-
-    def widen(value):
-        if isinstance(value, torch.Tensor) and value.dtype == dtype:
-            return value.detach().to(WIDER[dtype]).requires_grad_(value.requires_grad)
-        return value
-
-    return sample.transform(widen)
+    return sample.transform(lambda value: widened(value, dtype))
 
 
 def rounded(tree, like):
@@ -78,15 +79,35 @@ def rounded(tree, like):
     return tree_unflatten([a.to(b.dtype) if isinstance(a, torch.Tensor) else a for a, b in pairs], structure)
 
 
-def nearest(expected, judged, actual, asked):
-    """The tree `expected`, with those elements of `judged` that equal the ones of `actual` in their places."""
+def isclose(a, b, asked, error=0.0):
+    """Which elements of `a` equal those of `b`, within the limits and an error on top of them."""
+    rtol, atol = limits(a.dtype, asked)
+    return torch.isclose(a, b, rtol=rtol, atol=atol + error, equal_nan=True)
+
+
+def largest_error(a, b):
+    """The largest finite difference between two tensors."""
+    errors = (a - b).abs().flatten().to(torch.float64)
+    return errors[errors.isfinite()].max().item() if errors.isfinite().any() else 0.0
+
+
+def nearest(expected, judged, actual, asked, as_accurate=False):
+    """The tree `expected`, with those elements of `judged` that equal the ones of `actual` in their places;
+    `as_accurate`: with those of `actual` that are no farther from `judged` than twice the worst of `expected` and
+    the limits."""
 
     def choose(a, b, c):
         comparable = all(isinstance(t, torch.Tensor) and t.is_floating_point() | t.is_complex() for t in (a, b, c))
         if not comparable or not a.dtype == b.dtype == c.dtype or not a.shape == b.shape == c.shape:
             return a
-        rtol, atol = limits(a.dtype, asked)
-        return torch.where(torch.isclose(c, b, rtol=rtol, atol=atol, equal_nan=True), b, a)
+        if a.layout == b.layout == c.layout == torch.sparse_csr:
+            if not a.values().shape == b.values().shape == c.values().shape:
+                return a
+            values = choose(a.values(), b.values(), c.values())
+            return torch.sparse_csr_tensor(a.crow_indices(), a.col_indices(), values, a.shape)
+        if as_accurate:
+            return torch.where(isclose(c, b, asked, 2 * largest_error(a, b)), c, a)
+        return torch.where(isclose(c, b, asked), b, a)
 
     leaves, structure = tree_flatten(expected)
     triples = zip(leaves, tree_flatten(judged)[0], tree_flatten(actual)[0], strict=True)

@@ -35,17 +35,19 @@ def tasks_of(dtypes, kinds, pattern, every):
 
 
 def run_operator(task, samples):
-    """Counts of the operator's samples, and the first differences."""
+    """Counts of the operator's samples, the first differences, and the reason of those that have one."""
     index, dtype, kind = task
     result = collections.Counter()
-    problems = []
+    problems, reason = [], {}
     started = time.perf_counter()
     torch.manual_seed(0)
     try:
         for number, (outcome, problem) in enumerate(KINDS[kind](op_db[index], dtype, samples)):
             result[outcome] += 1
-            if problem and len(problems) < 5:
+            if outcome == "reasoned":
+                reason = {"reason": problem}
+            elif problem and len(problems) < 5:
                 problems.append(f"{number}: {problem}")
     except Exception as error:  # noqa: BLE001  some samples need packages that are not installed
         problems.append(f"no samples: {type(error).__name__}: {error}"[:300])
-    return {**result, "problems": problems, "seconds": round(time.perf_counter() - started, 2)}
+    return {**result, **reason, "problems": problems, "seconds": round(time.perf_counter() - started, 2)}

@@ -33,10 +33,10 @@ class Report:
     def add(self, name, dtype, kind, result):
         """Takes the counts of one operator; failing samples of a deviation become reasoned."""
         result = {**dict.fromkeys(COUNTS, 0), **result}
-        result["executed"] = result["equal"] + result["failing"]
+        result["executed"] = result["equal"] + result["reasoned"] + result["failing"]
         reason = self.reason(name, dtype, kind)
         if reason and not result["aborts"] and not result["hangs"]:
-            result.update(reasoned=result["failing"], failing=0, reason=reason)
+            result.update(reasoned=result["reasoned"] + result["failing"], failing=0, reason=reason)
         self.results.setdefault(dtype, {}).setdefault(kind, {})[name] = result
         if not self.quiet and result["failing"]:
             print(f"{name:40} {dtype:10} {kind:13} {result['failing']:4} of {result['executed']:4}  "
