@@ -17,7 +17,21 @@ size_t CutRule::append(const Hash128& signature, int64_t result_bytes) {
     reset();
     return count;
   }
-  if (pending_.size() < window_) return 0;
+  if (pending_.size() < window_ && (pending_.size() != kShortWindow || !repeats())) return 0;
+  return cut_at_minimum();
+}
+
+bool CutRule::repeats() const {
+  // The first hashes know of ops from before.
+  const auto first = pending_.begin() + kHistory;
+  const auto same = [](const Pending& a, const Pending& b) { return a.content == b.content; };
+  for (auto second = first + 1; second <= pending_.begin() + kShortWindow / 2; ++second) {
+    if (std::equal(second, pending_.end(), first, same)) return true;
+  }
+  return false;
+}
+
+size_t CutRule::cut_at_minimum() {
   // The last minimum: distance from the front counts from the reversed end.
   const auto smallest =
       std::min_element(pending_.rbegin(), pending_.rend(),

@@ -6,6 +6,9 @@
 // longer one always cuts at its own minimum: from the second turn on the programs repeat, whatever
 // the phase in which the loop was entered. This is winnowing (Schleimer, Wilkerson, Aiken,
 // SIGMOD 2003) applied to programs.
+//
+// A short body that repeats gains nothing from a window full of turns, which costs compile time and
+// memory: there a part of the window is enough.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +33,17 @@ class CutRule {
   void reset();
 
  private:
-  static constexpr size_t kHistory = 4;  // signatures in one rolling hash
+  static constexpr size_t kHistory = 4;        // signatures in one rolling hash
+  static constexpr size_t kShortWindow = 128;  // for bodies of half of it
   struct Pending {
     uint64_t content;  // the rolling hash at this op
     int64_t bytes;     // of its results
   };
+
+  /// Whether the pending ops are two turns or more of one body.
+  bool repeats() const;
+  /// Cuts off the ops up to the last one with the smallest hash; returns how many these are.
+  size_t cut_at_minimum();
 
   const size_t window_;
   const int64_t byte_limit_;

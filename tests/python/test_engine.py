@@ -58,6 +58,38 @@ def test_scalars_that_change_compile_nothing(name):
     assert len({tuple(r.tolist()) for r in results}) > 1 or name == "compare"
 
 
+INTEGERS = {
+    "add": lambda x, k: x + k,
+    "clamp_": lambda x, k: x.clone().clamp_(-k, k),
+    "full": lambda x, k: torch.full((3,), k, device="tpu"),
+    "uniform_": lambda x, k: x.float().uniform_(-k, k + 1),
+    "normal_": lambda x, k: x.float().normal_(k, k + 1),
+    "random_": lambda x, k: x.clone().random_(-k, k + 1),
+    "random_ floats": lambda x, k: x.float().random_(k, 2 * k + 1),
+    "random_ below": lambda x, k: x.clone().random_(k + 1),
+    "randint": lambda x, k: torch.randint(k, 2 * k + 1, (5,), device="tpu"),
+    "shift": lambda x, k: x << (k % 20),
+    "remainder": lambda x, k: x % (k + 1),
+    "scatter": lambda x, k: x.scatter(0, x[:3], k),
+    "index_fill": lambda x, k: x.index_fill(0, x[:3], k),
+    "linspace": lambda x, k: torch.linspace(0, k, 5, device="tpu"),
+    "quantile": lambda x, k: x.float().quantile(k / 60),
+    "histc": lambda x, k: x.float().histc(5, 0, k + 10),
+    "element": lambda x, k: x[k],
+    "row": lambda x, k: x.view(50, 2)[k],
+    "indexed": lambda x, k: x[torch.tensor([k], device="tpu")],
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_that_change_compile_nothing(name):
+    x = torch.tensor(range(100), device="tpu")
+    INTEGERS[name](x, 7).cpu()
+    before = compiles()
+    results = {str(INTEGERS[name](x, k).tolist()) for k in range(50)}
+    assert compiles() == before and len(results) > 10
+
+
 @pytest.mark.parametrize("optimizer, options", [
     (torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.1}), (torch.optim.AdamW, {}),
     (torch.optim.AdamW, {"fused": True}), (torch.optim.Adam, {"foreach": False}), (torch.optim.RMSprop, {}),
