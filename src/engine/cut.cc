@@ -1,6 +1,7 @@
 #include "engine/cut.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace torch_tpu::engine {
 
@@ -9,7 +10,9 @@ size_t CutRule::append(const Hash128& signature, int64_t result_bytes) {
   if (history_.size() > kHistory) history_.erase(history_.begin());
   Hash128 content;
   for (const uint64_t word : history_) content.append(word);
-  pending_.push_back({content.low, result_bytes});
+  // The first ops have a history of their own: no place that is met again.
+  const bool is_known = history_.size() == kHistory;
+  pending_.push_back({is_known ? content.low : std::numeric_limits<uint64_t>::max(), result_bytes});
   bytes_ += result_bytes;
 
   if (bytes_ > byte_limit_) {
@@ -25,7 +28,7 @@ bool CutRule::repeats() const {
   // The first hashes know of ops from before.
   const auto first = pending_.begin() + kHistory;
   const auto same = [](const Pending& a, const Pending& b) { return a.content == b.content; };
-  for (auto second = first + 1; second <= pending_.begin() + kShortWindow / 2; ++second) {
+  for (auto second = first + 1; second <= first + kShortWindow / 2; ++second) {
     if (std::equal(second, pending_.end(), first, same)) return true;
   }
   return false;
