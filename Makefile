@@ -13,16 +13,17 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 help:
-	@echo 'make demo         set up, build, and train a small GPT on the device "tpu"'
-	@echo 'make test         C++ and Python tests'
-	@echo 'make test-all     those, and the slow ones'
-	@echo 'make build        the package, editable, in .venv; after a change of C++ sources: again'
-	@echo 'make bench        measure'
-	@echo 'make op-coverage  every operator against the CPU; PLATFORM=tpu: which of them compile for a TPU'
-	@echo 'make format       clang-format over the C++ sources'
-	@echo 'make wheel        dist/*.whl with pip'
-	@echo 'make wheel-bazel  the same wheel with Bazel: bazel-bin/ci/wheel/*.whl'
-	@echo 'make clean        remove what was built; .venv stays'
+	@echo 'make demo             set up, build, and train a small GPT on the device "tpu"'
+	@echo 'make test             C++ and Python tests'
+	@echo 'make test-all         those, and the slow ones'
+	@echo 'make build            the package, editable, in .venv; after a change of C++ sources: again'
+	@echo 'make bench            measure'
+	@echo 'make op-coverage      every operator against the CPU; PLATFORM=tpu: which of them compile for a TPU'
+	@echo 'make module-coverage  every module and optimizer against the CPU'
+	@echo 'make format           clang-format over the C++ sources'
+	@echo 'make wheel            dist/*.whl with pip'
+	@echo 'make wheel-bazel      the same wheel with Bazel: bazel-bin/ci/wheel/*.whl'
+	@echo 'make clean            remove what was built; .venv stays'
 
 # torch is named exactly: any other release means another build of this package, and may mean gigabytes of CUDA.
 # The XLA:CPU plugin is the newest there is; --no-deps because its metadata asks for jax, which it does not need.
@@ -84,6 +85,9 @@ op-coverage: build
 	$(PYTHON) tools/op_coverage.py --all
 endif
 
+module-coverage: build
+	$(PYTHON) tools/module_coverage.py
+
 $(VENV)/.libtpu: $(VENV)/.environment
 	$(PIP) install --no-deps libtpu==0.0.52
 	touch $@
@@ -102,4 +106,4 @@ wheel-bazel: $(VENV)/.environment
 clean:
 	rm -rf build dist
 
-.PHONY: help demo test test-all build build-tests bench op-coverage format wheel wheel-bazel clean
+.PHONY: help demo test test-all build build-tests bench op-coverage module-coverage format wheel wheel-bazel clean

@@ -5,8 +5,9 @@
   python tools/module_coverage.py --names '^nn.Conv.* float32'     # searched in "name dtype kind"
   python tools/module_coverage.py --databases optimizers --dtype float32 --samples 4
 
-Counting and judging are those of tools/op_coverage.py. A module or optimizer of which no sample ran, though the
-database says that it takes the dtype, is named at the end and makes the run fail.
+The dtypes are those that the databases list, or others on request; counting and judging are those of
+tools/op_coverage.py. A module or optimizer of which no sample ran, though the database says that it takes the dtype, is
+named at the end and makes the run fail.
 """
 import argparse
 import itertools
@@ -41,8 +42,8 @@ def tasks_of(databases, dtypes, kinds, pattern):
             for name in (dtypes or samples.DTYPES).split(","):
                 dtype = getattr(torch, name)
                 tasks += [(database, index, dtype, kind) for index, info in enumerate(entries)
-                          if samples.has(info, dtype, kind) and re.search(pattern, f"{info.name} {name} {kind}")
-                          and (not kinds or kind in kinds)]
+                          if samples.has(info, dtype, kind) and (dtypes or samples.lists(info, dtype))
+                          and re.search(pattern, f"{info.name} {name} {kind}") and (not kinds or kind in kinds)]
     return tasks
 
 
@@ -71,7 +72,7 @@ def run_entry(task, count):
 def parse(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--databases", default=",".join(DATABASES))
-    parser.add_argument("--dtype", default="", help=f"{modules.DTYPES} unless given")
+    parser.add_argument("--dtype", default="", help="those that the databases list unless given")
     parser.add_argument("--kinds", default="", help=",".join({**modules.KINDS, **optimizers.KINDS}))
     parser.add_argument("--names", default="", help='a regular expression, searched in "name dtype kind"')
     parser.add_argument("--samples", type=int, default=ALL_SAMPLES, help="at most so many samples of each entry")

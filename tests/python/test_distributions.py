@@ -101,7 +101,7 @@ SAMPLERS = {
     "bernoulli": (lambda d, t: chances(d, t).bernoulli(), [F32, F16]),
     "bernoulli p": (lambda d, t: torch.bernoulli(empty(d, t), 0.3), [F32]),
     "bernoulli_": (lambda d, t: empty(d, t).bernoulli_(0.3), [F32, I64, BOOL]),
-    "bernoulli_ of chances": (lambda d, t: chances(d, F32).to(t).bernoulli_(chances(d, F32)), [F32, U8, BOOL]),
+    "bernoulli_ of chances": (lambda d, t: torch.empty_like(chances(d, t)).bernoulli_(chances(d, F32)), [F32, U8]),
     "poisson": (lambda d, t: torch.poisson(rates(d, t)), [F32, BF16]),
     "binomial": (lambda d, t: torch.binomial(trials(d, t), odds(d, t)), [F32]),
     "_standard_gamma": (lambda d, t: torch._standard_gamma(shapes(d, t)), [F32, F64]),

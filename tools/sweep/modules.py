@@ -153,5 +153,5 @@ def has(info, dtype, kind):
 
 
 def lists(info, dtype):
-    """Whether the database says that a module takes the dtype; of others those are counted that the CPU runs."""
+    """Whether the database says that a module takes the dtype."""
     return dtype in info.dtypes

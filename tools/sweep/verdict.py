@@ -2,7 +2,7 @@
 import contextlib
 
 from .judge import WIDER, difference, nearest, rounded
-from .kinds import AS_ACCURATE, sentence
+from .kinds import AS_ACCURATE, FUSED, sentence, strict_mode
 from .transfer import DEVICE
 
 
@@ -25,8 +25,14 @@ def verdict(run, dtype, asked):
         with contextlib.suppress(Exception):  # not everything takes doubles
             judged = rounded(run("cpu", WIDER[dtype], 0), expected)
             found = difference(nearest(expected, judged, actual, asked), actual, asked)
-            if found and not difference(nearest(expected, judged, actual, asked, as_accurate=True), actual, asked):
+            if not found:
+                return "equal", ""
+            if not difference(nearest(expected, judged, actual, asked, as_accurate=True), actual, asked):
                 return "reasoned", AS_ACCURATE
+            with strict_mode():
+                strict = run(DEVICE, dtype, 0)
+            if not difference(nearest(expected, judged, strict, asked, as_accurate=True), strict, asked):
+                return "reasoned", FUSED
     return ("failing", found) if found else ("equal", "")
 
 
