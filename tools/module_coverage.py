@@ -22,9 +22,9 @@ os.environ.setdefault("TORCH_TPU_CACHE", "off")  # few programs are ever run aga
 
 import torch  # before the databases: they look for the device when they are imported
 from sweep import modules, optimizers
-from sweep.kinds import sentence
 from sweep.operators import dtype_name
 from sweep.report import ROOT, Report
+from sweep.verdict import tally
 from sweep.workers import run_tasks
 from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.common_optimizers import optim_db
@@ -52,21 +52,15 @@ def run_entry(task, count):
     database, index, dtype, kind = task
     entries, samples = DATABASES[database]
     info = entries[index]
-    counts, problems = {}, []
     started = time.perf_counter()
     torch.manual_seed(0)
     warnings.simplefilter("ignore")
-    try:
-        for number, (outcome, problem) in enumerate(itertools.islice(samples.KINDS[kind](info, dtype), count)):
-            counts[outcome] = counts.get(outcome, 0) + 1
-            if problem and len(problems) < 5:
-                problems.append(f"{number}: {problem}")
-    except Exception as error:  # noqa: BLE001  other dtypes may have no samples
+    result, error = tally(itertools.islice(samples.KINDS[kind](info, dtype), count))
+    if error:
         outcome = "failing" if samples.lists(info, dtype) else "refused"
-        counts[outcome] = counts.get(outcome, 0) + 1
-        problems.append(f"no samples: {sentence(error)}")
-    missing = samples.lists(info, dtype) and not counts.keys() - {"refused"}
-    return {**counts, "missing": missing, "problems": problems, "seconds": round(time.perf_counter() - started, 2)}
+        result[outcome] = result.get(outcome, 0) + 1
+    missing = samples.lists(info, dtype) and not result.keys() & {"equal", "reasoned", "failing"}
+    return {**result, "missing": missing, "seconds": round(time.perf_counter() - started, 2)}
 
 
 def parse(argv=None):

@@ -21,9 +21,10 @@ import time
 from pathlib import Path
 
 import torch  # before the operator database: it looks for the device when it is imported
-from sweep.kinds import evaluate, has_gradient, samples_of, sentence
+from sweep.kinds import evaluate, has_gradient, samples_of
 from sweep.operators import dtype_name, name_of, op_db, tasks_of
 from sweep.transfer import DEVICE
+from sweep.verdict import sentence
 from sweep.workers import run_tasks
 from torch_tpu import aot
 

@@ -44,6 +44,33 @@ std::string_view scalar_type_name(DType dtype) {
   }
 }
 
+std::string_view cpp_name(DType dtype) {
+  switch (dtype) {
+    case DType::kPred:
+      return "bool";
+    case DType::kS8:
+      return "signed char";
+    case DType::kU8:
+      return "unsigned char";
+    case DType::kS16:
+      return "short";
+    case DType::kS32:
+      return "int";
+    case DType::kS64:
+      return "long";
+    case DType::kF16:
+      return "c10::Half";
+    case DType::kBF16:
+      return "c10::BFloat16";
+    case DType::kF32:
+      return "float";
+    case DType::kF64:
+      return "double";
+    default:
+      return scalar_type_name(dtype);
+  }
+}
+
 DType offset_dtype(int64_t bound) {
   return bound <= std::numeric_limits<int32_t>::max() ? DType::kS32 : DType::kS64;
 }

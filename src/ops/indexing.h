@@ -9,6 +9,8 @@ namespace torch_tpu::ops {
 
 /// torch's name of a dtype in messages: "Float", "Long".
 std::string_view scalar_type_name(DType dtype);
+/// The name of the C++ type, which some of torch's refusals spell: "unsigned char".
+std::string_view cpp_name(DType dtype);
 
 /// The dtype for offsets in [0, bound]: s32 where that is enough.
 DType offset_dtype(int64_t bound);

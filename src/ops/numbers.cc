@@ -4,6 +4,8 @@
 #include <limits>
 #include <sstream>
 
+#include "ops/indexing.h"
+
 namespace torch_tpu::ops {
 namespace {
 
@@ -62,26 +64,10 @@ bool overflows(const Number& number, DType dtype) {
 }
 
 std::string type_name(DType dtype) {
-  switch (dtype) {
-    case DType::kPred:
-      return "bool";
-    case DType::kS32:
-      return "int";
-    case DType::kF16:
-      return "c10::Half";
-    case DType::kBF16:
-      return "c10::BFloat16";
-    case DType::kF32:
-      return "float";
-    case DType::kF64:
-      return "double";
-    case DType::kC64:
-      return "c10::complex<float>";
-    case DType::kC128:
-      return "c10::complex<double>";
-    default:
-      return (hlo::is_unsigned(dtype) ? "uint" : "int") + std::to_string(8 * hlo::byte_size(dtype)) + "_t";
-  }
+  const std::string name(cpp_name(hlo::real_type(dtype)));
+  if (hlo::is_complex(dtype)) return "c10::complex<" + name + ">";
+  if (!hlo::is_integer(dtype) || dtype == DType::kS32) return name;
+  return (hlo::is_unsigned(dtype) ? "uint" : "int") + std::to_string(8 * hlo::byte_size(dtype)) + "_t";
 }
 
 }  // namespace

@@ -7,9 +7,6 @@
 
 namespace torch_tpu::ops {
 
-/// The type as torch's refusals of numbers outside of a distribution's range call it: "unsigned char".
-std::string_view cpp_name(DType dtype);
-
 /// u32 random words.
 Value random_words(Lowering& op, const Dims& dims);
 /// Uniform in [0, 1), for the compute dtype (f32 or f64) `dtype`: as many bits as its mantissa has, so that

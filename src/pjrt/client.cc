@@ -1,6 +1,5 @@
 #include "pjrt/client.h"
 
-#include <malloc.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -108,14 +107,6 @@ class Release {
 /// A program without a kernel: the cheapest way to see the compiler's own settings.
 constexpr char kIdentityProgram[] =
     "module { func.func public @main(%0: tensor<f32>) -> tensor<f32> { return %0 : tensor<f32> } }";
-
-/// Gives the memory back to the system that a compile or load has freed: tens of megabytes for a large
-/// program.
-void return_free_heap() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-}
 
 }  // namespace
 
@@ -326,7 +317,6 @@ Result<std::shared_ptr<Executable>> Client::compile(const std::string& stablehlo
   ASSIGN_OR_RETURN(PJRT_LoadedExecutable * loaded, compile_by_policy(stablehlo, options));
   ASSIGN_OR_RETURN(auto executable,
                    Executable::adopt(shared_from_this(), loaded, declares_donors(stablehlo)));
-  return_free_heap();
   const bool lives_long = platform_ == Platform::kCpu && options.effort == Effort::kFull;
   return lives_long ? without_options(std::move(executable)) : std::move(executable);
 }
@@ -357,7 +347,6 @@ Result<std::shared_ptr<Executable>> Client::load(const std::string& serialized) 
                       .with_context("cannot load a serialised program"));
   ASSIGN_OR_RETURN(auto executable,
                    Executable::adopt(shared_from_this(), args.loaded_executable, program->may_donate));
-  return_free_heap();
   if (platform_ == Platform::kCpu) executable->origin_ = serialized;
   return executable;
 }

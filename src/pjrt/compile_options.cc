@@ -101,7 +101,8 @@ std::string choose_on_cpu(const CompileOptions& options, bool can_copy,
   std::string keys = extra.empty() ? "" : extra.mapped();
   // The fast forms of maximum and minimum lose NaNs.
   overrides.emplace("xla_cpu_enable_fast_min_max", "false");
-  // Every operator rounds its result to its dtype, as ATen does, also where XLA fuses it with the next one.
+  // Every operator rounds its result to its dtype, as ATen does. LLVM may still drop the rounding of float16
+  // between fused ones.
   overrides.emplace("xla_allow_excess_precision", "false");
   if (options.effort == Effort::kQuick) {
     overrides.emplace("xla_backend_optimization_level", "0");

@@ -13,9 +13,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 from .judge import difference, in_double, nearest, rounded, tolerances
 from .ties import STABLE
 from .transfer import DEVICE, arguments_on, tensors_in, to_cpu
+from .verdict import agree, judgement, outcome_of, refusal, require_placed, sentence, strict_mode
 
-AS_ACCURATE = "of the same accuracy as the CPU's, measured against double precision, but rounded elsewhere"
-FUSED = "fused operators do not round between them; as programs of their own they equal the CPU's"
 DOUBLES = {torch.float64, torch.complex128}
 UNINITIALISED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 CROSSES_DEVICES = {"to", "cpu"}  # their results are where they were asked to be
@@ -48,6 +47,15 @@ def weights_for(outputs):
     return [weight(t) if t.requires_grad else None for t in outputs]
 
 
+def gradients_of(outputs, inputs):
+    """The gradients by `inputs` of outputs, with the cotangents of weights_for()."""
+    pairs = [(t, w.to(t.device)) for t, w in zip(outputs, weights_for(outputs)) if w is not None]
+    if not pairs or not inputs:
+        return []
+    outputs, weights = zip(*pairs)
+    return list(torch.autograd.grad(outputs, inputs, weights, allow_unused=True))
+
+
 def names_device(arguments):
     """Whether arguments say where the results are to be: factories make them on the CPU without."""
     return any(isinstance(leaf, (torch.Tensor, torch.device)) for leaf in tree_flatten(arguments)[0])
@@ -62,20 +70,10 @@ def evaluate(op, sample, device, backward, seed=0, function=None):
     result = sample.output_process_fn_grad(result)
     gradients = []
     if backward:
-        outputs = tensors_in(result)
-        pairs = [(t, w.to(device)) for t, w in zip(outputs, weights_for(outputs)) if w is not None]
-        inputs = [t for t in tensors_in(arguments) if t.requires_grad]
-        if pairs and inputs:
-            outputs, weights = zip(*pairs)
-            gradients = torch.autograd.grad(outputs, inputs, weights, allow_unused=True)
-    placed = {t.device.type for t in tensors_in((result, gradients)) if t.dim() > 0}
-    if placed - {device} and names_device(arguments) and op.name not in CROSSES_DEVICES:
-        raise AssertionError(f"results are on {sorted(placed)}")
-    return to_cpu((result, list(gradients)))
-
-
-def sentence(error):
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        gradients = gradients_of(tensors_in(result), [t for t in tensors_in(arguments) if t.requires_grad])
+    if names_device(arguments) and op.name not in CROSSES_DEVICES:
+        require_placed(tensors_in((result, gradients)), device)
+    return to_cpu((result, gradients))
 
 
 def is_random(op, sample):
@@ -92,22 +90,6 @@ def in_double_precision(op, sample, dtype, backward):
         return evaluate(op, in_double(sample, dtype), "cpu", backward)
     finally:
         torch.set_default_dtype(default)
-
-
-@contextlib.contextmanager
-def strict_mode():
-    """Every operator is a program of its own."""
-    mode = torch.tpu.mode()
-    torch.tpu.set_mode("strict")
-    try:
-        yield
-    finally:
-        torch.tpu.set_mode(mode)
-
-
-def in_strict_mode(op, sample, backward):
-    with strict_mode():
-        return evaluate(op, sample, DEVICE, backward)
 
 
 def compare(op, sample, dtype, backward):
@@ -127,16 +109,11 @@ def compare(op, sample, dtype, backward):
         values = False
         found = difference(expected, actual, asked, values)
     if found and values and dtype not in DOUBLES:
-        with contextlib.suppress(Exception):  # not every operator takes doubles
-            judged = rounded(in_double_precision(op, sample, dtype, backward), expected)
-            # Each element on its own: where the CPU rounds a result less well, its gradient starts from there.
-            if not difference(nearest(expected, judged, actual, asked), actual, asked):
-                return "equal", ""
-            if not difference(nearest(expected, judged, actual, asked, as_accurate=True), actual, asked):
-                return "reasoned", AS_ACCURATE
-            strict = in_strict_mode(op, sample, backward)
-            if not difference(nearest(expected, judged, strict, asked, as_accurate=True), strict, asked):
-                return "reasoned", FUSED
+        judged = judgement(expected, actual, asked, dtype,
+                           in_double=lambda: in_double_precision(op, sample, dtype, backward),
+                           in_strict_mode=lambda: evaluate(op, sample, DEVICE, backward))
+        if judged:
+            return judged
     if found and values and op.name in STABLE:
         with contextlib.suppress(Exception):  # 0-dim tensors have no order
             if not difference(evaluate(op, sample, "cpu", backward, function=STABLE[op.name]), actual, asked):
@@ -177,28 +154,6 @@ def noncontiguous(op, dtype, count):
         yield compare(op, sample.noncontiguous(), dtype, backward)
 
 
-def outcome_of(run):
-    """('value', the results on the CPU) or ('error', the exception) of a function."""
-    try:
-        return "value", to_cpu(run())
-    except Exception as error:  # noqa: BLE001
-        return "error", error
-
-
-def agree(on_cpu, on_device, asked, values=True):
-    """(outcome, problem) of two outcome_of(): both give equal results, or both raise exceptions of one type."""
-    if on_cpu[0] == "error":
-        if on_device[0] == "value":
-            return "failing", f"gives a result where the CPU raises {sentence(on_cpu[1])}"
-        if type(on_cpu[1]) is not type(on_device[1]):
-            return "failing", f"raises {sentence(on_device[1])} where the CPU raises {sentence(on_cpu[1])}"
-        return "equal", ""
-    if on_device[0] == "error":
-        return "failing", sentence(on_device[1])
-    found = difference(on_cpu[1], on_device[1], asked, values)
-    return ("failing", found) if found else ("equal", "")
-
-
 def agreement(op, sample, dtype, call):
     """(outcome, problem) of call(op, sample, device) on both devices; in shapes and dtypes only where results are
     random, element by element the CPU's or those of double precision."""
@@ -215,8 +170,8 @@ def agreement(op, sample, dtype, call):
         judged = rounded(to_cpu(call(op, in_double(sample, dtype), "cpu")), on_cpu[1])
         judges.append(nearest(on_cpu[1], judged, on_device[1], asked))
     with contextlib.suppress(Exception):  # 0-dim tensors have no order
-        stable = outcome_of(lambda: evaluate(op, sample, "cpu", False, function=STABLE[op.name])[0])
-        judges.append(rounded(stable[1], on_cpu[1]))
+        stable = evaluate(op, sample, "cpu", False, function=STABLE[op.name])[0]
+        judges.append(rounded(stable, on_cpu[1]))
     found = [agree(("value", expected), on_device, asked) for expected in judges]
     return ("equal", "") if ("equal", "") in found else (outcome, problem)
 
@@ -310,11 +265,7 @@ def errors(op, dtype, count):
             result = op(input, *args, **kwargs)
             return synchronized(result) if device == DEVICE else result
 
-        on_cpu = outcome_of(lambda: call("cpu"))
-        if on_cpu[0] == "value":
-            yield "refused", ""
-            continue
-        yield agree(on_cpu, outcome_of(lambda: call(DEVICE)), (0, 0))
+        yield refusal(call)
 
 
 def gradcheck(op, dtype, count):

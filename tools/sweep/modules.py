@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 
 from .judge import tolerances
 from .judge import widened as widened_tensor
-from .kinds import seeded, weights_for
+from .kinds import gradients_of, seeded
 from .transfer import DEVICE, copy_to, tensors_in, to_cpu
 from .verdict import refusal, require_placed, verdict
 
@@ -53,14 +53,11 @@ def results_of(module, call, device):
     """The outputs, the gradients by inputs and parameters, and the buffers, on the CPU."""
     args, kwargs = call
     outputs = tensors_in(unpacked(module(*args, **kwargs)))
-    pairs = [(o, w.to(o.device)) for o, w in zip(outputs, weights_for(outputs)) if w is not None]
     leaves = [t for t in (*tensors_in(unpacked(call)), *module.parameters()) if t.requires_grad]
-    gradients = []
-    if pairs and leaves:
-        gradients = torch.autograd.grad([o for o, _ in pairs], leaves, [w for _, w in pairs], allow_unused=True)
+    gradients = gradients_of(outputs, leaves)
     buffers = list(module.buffers())
     require_placed(tensors_in((outputs, gradients, buffers)), device)
-    return to_cpu((outputs, list(gradients), buffers))
+    return to_cpu((outputs, gradients, buffers))
 
 
 def placed(module, call, device, initial):

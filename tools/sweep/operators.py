@@ -1,5 +1,4 @@
 """The tasks of a sweep over the operator database."""
-import collections
 import re
 import time
 
@@ -7,6 +6,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 from .kinds import KINDS
+from .verdict import tally
 
 ERROR_DTYPE = torch.float32  # errors run once, not per dtype
 
@@ -37,17 +37,7 @@ def tasks_of(dtypes, kinds, pattern, every):
 def run_operator(task, samples):
     """Counts of the operator's samples, the first differences, and the reason of those that have one."""
     index, dtype, kind = task
-    result = collections.Counter()
-    problems, reason = [], {}
     started = time.perf_counter()
     torch.manual_seed(0)
-    try:
-        for number, (outcome, problem) in enumerate(KINDS[kind](op_db[index], dtype, samples)):
-            result[outcome] += 1
-            if outcome == "reasoned":
-                reason = {"reason": problem}
-            elif problem and len(problems) < 5:
-                problems.append(f"{number}: {problem}")
-    except Exception as error:  # noqa: BLE001  some samples need packages that are not installed
-        problems.append(f"no samples: {type(error).__name__}: {error}"[:300])
-    return {**result, **reason, "problems": problems, "seconds": round(time.perf_counter() - started, 2)}
+    result, _ = tally(KINDS[kind](op_db[index], dtype, samples))
+    return {**result, "seconds": round(time.perf_counter() - started, 2)}

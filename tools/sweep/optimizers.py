@@ -15,7 +15,7 @@ from torch.testing._internal.common_optimizers import OptimizerErrorEnum
 from torch.utils._pytree import tree_map
 
 from .judge import WIDER, tolerances
-from .kinds import weights_for
+from .kinds import gradients_of
 from .transfer import copy_to, tensors_in, to_cpu
 from .verdict import refusal, require_placed, verdict
 
@@ -102,9 +102,7 @@ def train_differentiably(info, settings, device, dtype, kind):
     optimizer.step()
     results = tensors_in((parameters, state_of(optimizer, parameters)))
     require_placed(results, device)
-    pairs = [(r, w.to(r.device)) for r, w in zip(results, weights_for(results)) if w is not None]
-    found = torch.autograd.grad([r for r, _ in pairs], leaves, [w for _, w in pairs], allow_unused=True)
-    return to_cpu((results, list(found)))
+    return to_cpu((results, gradients_of(results, leaves)))
 
 
 def settings_of(info):
