@@ -102,17 +102,58 @@ Value to_grid(const Value& memory, const Dims& grid) {
   return reshape(resize_flat(reshape(memory, Dims{memory.type.elements()}), element_count(grid)), grid);
 }
 
-Value read_box(const Value& memory, const Box& box) {
+// Whether the box's place along dimension d of its grid is left to run time (see Placement).
+bool is_placed(const Box& box, size_t d) {
+  constexpr int64_t kFewPlaces = 4;
+  const int64_t size = box.grid[d];
+  const int64_t count = box.count[d];
+  return size > kFewPlaces && (count == 1 || (d == 0 && box.step[d] == 1 && count * kFewPlaces <= size));
+}
+
+// A box of which the places of some dimensions are `starts`: the window of memory that these dimensions
+// cut out, and the box in it.
+struct Window {
+  Dims sizes;
+  Values starts;
+  Box box;
+};
+
+Window window_of(const Value& grid, const Box& box, const Values& starts) {
+  Window window{box.grid, {}, box};
+  size_t next = 0;
+  for (size_t d = 0; d < box.grid.size(); ++d) {
+    if (!is_placed(box, d)) {
+      window.starts.push_back(grid.builder->splat(int64_t{0}, {DType::kS64, {}}));
+      continue;
+    }
+    window.starts.push_back(starts[next++]);
+    window.sizes[d] = window.box.grid[d] = box.count[d];
+    window.box.start[d] = 0;
+  }
+  return window;
+}
+
+Value read_box(const Value& memory, const Box& box, const Values& starts) {
   const Value grid = to_grid(memory, box.grid);
+  if (!starts.empty()) {
+    const Window window = window_of(grid, box, starts);
+    return read_box(dynamic_slice(grid, window.starts, window.sizes), window.box, {});
+  }
   Dims limit;
   for (size_t d = 0; d < box.grid.size(); ++d)
     limit.push_back(box.start[d] + (box.count[d] - 1) * box.step[d] + 1);
   return slice(grid, box.start, limit, box.step);
 }
 
-Value write_box(const Value& memory, const Box& box, const Value& value) {
+Value write_box(const Value& memory, const Box& box, const Value& value, const Values& starts) {
   Builder& builder = *memory.builder;
   const Value grid = to_grid(memory, box.grid);
+  if (!starts.empty()) {
+    const Window window = window_of(grid, box, starts);
+    const Value before = dynamic_slice(grid, window.starts, window.sizes);
+    const Value after = write_box(before, window.box, value, {});
+    return reshape(dynamic_update_slice(grid, after, window.starts), memory.dims());
+  }
   const Value update = reshape(value, box.count);
   Value result;
   if (box.count == box.grid) {
@@ -150,6 +191,18 @@ Value flat_indices(Builder& builder, const std::vector<Axis>& axes, int64_t offs
   return reshape(index, Dims{type.elements(), 1});
 }
 
+// The dimensions of a dense layout, outermost in memory first.
+Dims outermost_first(std::span<const int64_t> sizes, std::span<const int64_t> strides) {
+  Dims permutation(sizes.size());
+  std::iota(permutation.begin(), permutation.end(), 0);
+  std::stable_sort(permutation.begin(), permutation.end(), [&](int64_t a, int64_t b) {
+    const int64_t a_stride = sizes[a] == 1 ? -1 : strides[a];
+    const int64_t b_stride = sizes[b] == 1 ? -1 : strides[b];
+    return a_stride > b_stride;
+  });
+  return permutation;
+}
+
 // The base transposed so that its dimensions follow memory.
 struct Memory {
   Value value;
@@ -157,13 +210,7 @@ struct Memory {
 };
 
 Memory memory_order(const Value& base, std::span<const int64_t> strides) {
-  Dims permutation(base.dims().size());
-  std::iota(permutation.begin(), permutation.end(), 0);
-  std::stable_sort(permutation.begin(), permutation.end(), [&](int64_t a, int64_t b) {
-    const int64_t a_stride = base.dim(a) == 1 ? -1 : strides[a];
-    const int64_t b_stride = base.dim(b) == 1 ? -1 : strides[b];
-    return a_stride > b_stride;
-  });
+  const Dims permutation = outermost_first({base.dims().data(), base.dims().size()}, strides);
   return {transpose(base, permutation), permutation};
 }
 
@@ -219,14 +266,18 @@ Value reinterpret_flat(const Value& flat, DType dtype) {
   return bitcast(reshape(whole, Dims{whole.dim(0) / group, group}), {dtype, {whole.dim(0) / group}});
 }
 
+Dims without_ones(const Dims& sizes) {
+  Dims moving;
+  for (const int64_t size : sizes) {
+    if (size != 1) moving.push_back(size);
+  }
+  return moving;
+}
+
 // How memory of the given dimensions is seen by the axes, or nothing when only indices describe it.
 // `order` receives the axes that the box's dimensions stand for.
 std::optional<Box> find_box(const Dims& memory_dims, const std::vector<Axis>& axes, int64_t offset) {
-  Dims grid;
-  for (const int64_t size : memory_dims) {
-    if (size != 1) grid.push_back(size);
-  }
-  if (auto box = match_grid(grid, axes, offset)) return box;
+  if (auto box = match_grid(without_ones(memory_dims), axes, offset)) return box;
   const std::vector<Axis> merged = coalesce(axes);
   if (const auto own = grid_of_axes(merged, element_count(memory_dims)))
     return match_grid(*own, merged, offset);
@@ -238,6 +289,27 @@ int64_t required_elements(const std::vector<Axis>& axes, int64_t offset) {
   int64_t last = offset;
   for (const Axis& axis : axes) last += (axis.size - 1) * axis.stride;
   return last + 1;
+}
+
+Placement place_in(const Dims& grid, const std::vector<Axis>& axes, const Layout& view) {
+  Placement placement{view, grid, {}};
+  const auto box = match_grid(grid, axes, view.offset);
+  if (!box) return {view, {}, {}};
+  const Dims strides = contiguous_strides(grid);
+  for (size_t d = 0; d < grid.size(); ++d) {
+    if (!is_placed(*box, d)) continue;
+    placement.starts.push_back(box->start[d]);
+    placement.view.offset -= box->start[d] * strides[d];
+  }
+  return placement.starts.empty() ? Placement{view, {}, {}} : placement;
+}
+
+// The box of a view that has one, in the grid where it was placed or else in the simplest one.
+std::optional<Box> box_of(const Value& memory, const std::vector<Axis>& axes, int64_t offset,
+                          const PlacedGrid& placed) {
+  if (placed.grid.empty()) return find_box(memory.dims(), axes, offset);
+  if (auto box = match_grid(placed.grid, axes, offset)) return box;
+  return match_grid(placed.grid, coalesce(axes), offset);
 }
 
 }  // namespace
@@ -252,14 +324,30 @@ bool is_dense(const Layout& layout) {
   return expected == element_count(layout.sizes);
 }
 
+Placement place(const Layout& base, const Layout& view) {
+  if (element_count(view.sizes) == 0) return {view, {}, {}};
+  const std::vector<Axis> axes = memory_axes(view);
+  Dims grid;
+  for (const int64_t dim :
+       outermost_first({base.sizes.data(), base.sizes.size()}, {base.strides.data(), base.strides.size()})) {
+    if (base.sizes[dim] != 1) grid.push_back(base.sizes[dim]);
+  }
+  Placement placement = place_in(grid, axes, view);
+  if (!placement.starts.empty()) return placement;
+  // A view of a view: x.view(rows, columns)[:, k] of a flat x.
+  const auto own = grid_of_axes(coalesce(axes), element_count(grid));
+  if (!own || own->size() <= grid.size() || element_count(*own) != element_count(grid)) return placement;
+  return place_in(*own, coalesce(axes), view);
+}
+
 Value flatten_memory(const Value& base, std::span<const int64_t> base_strides, int64_t count, DType dtype) {
   const Memory memory = memory_order(base, base_strides);
   const Value flat = reshape(memory.value, Dims{base.type.elements()});
   return resize_flat(reinterpret_flat(flat, dtype), count);
 }
 
-Value read_strided(const Value& base, std::span<const int64_t> base_strides, const Layout& view,
-                   DType dtype) {
+Value read_strided(const Value& base, std::span<const int64_t> base_strides, const Layout& view, DType dtype,
+                   const PlacedGrid& placed) {
   Builder& builder = *base.builder;
   const Type result{dtype, view.sizes};
   if (result.elements() == 0) return builder.splat(int64_t{0}, result);
@@ -272,8 +360,8 @@ Value read_strided(const Value& base, std::span<const int64_t> base_strides, con
   }
 
   Value value;
-  if (const auto box = find_box(memory.dims(), axes, view.offset)) {
-    value = read_box(memory, *box);
+  if (const auto box = box_of(memory, axes, view.offset, placed)) {
+    value = read_box(memory, *box, placed.starts);
   } else {
     const int64_t elements = memory.type.elements();
     const Value flat = reshape(memory, Dims{elements});
@@ -301,7 +389,7 @@ Value read_strided(const Value& base, std::span<const int64_t> base_strides, con
 }
 
 Value write_strided(const Value& base, std::span<const int64_t> base_strides, const Layout& view,
-                    const Value& value) {
+                    const Value& value, const PlacedGrid& placed) {
   if (value.type.elements() == 0) return base;
   Builder& builder = *base.builder;
   const std::vector<Axis> axes = memory_axes(view);
@@ -313,10 +401,7 @@ Value write_strided(const Value& base, std::span<const int64_t> base_strides, co
   }
   Dims order;
   for (const Axis& axis : axes) order.push_back(axis.dim);
-  Dims moving;
-  for (size_t i = 0; i < view.sizes.size(); ++i) {
-    if (view.sizes[i] != 1) moving.push_back(view.sizes[i]);
-  }
+  const Dims moving = without_ones(view.sizes);
   // Squeeze, then bring the update into memory order.
   Dims rank_of_dim(view.sizes.size(), 0);
   int64_t rank = 0;
@@ -328,8 +413,8 @@ Value write_strided(const Value& base, std::span<const int64_t> base_strides, co
   const Value update = transpose(reshape(value, moving), order);
 
   Value written;
-  if (const auto box = find_box(memory.dims(), axes, view.offset)) {
-    written = write_box(memory, *box, update);
+  if (const auto box = box_of(memory, axes, view.offset, placed)) {
+    written = write_box(memory, *box, update, placed.starts);
   } else {
     const int64_t elements = memory.type.elements();
     const Value indices = flat_indices(builder, axes, view.offset, elements);

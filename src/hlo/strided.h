@@ -23,14 +23,35 @@ struct Layout {
 /// True when the view's elements lie side by side without gaps or overlap, in any dimension order.
 bool is_dense(const Layout& layout);
 
+/// A view whose place along some dimensions of its base is left to run time, so that x[0], x[1] … are one
+/// program: dimensions of more than four elements of which it holds one, and the outermost where it is a
+/// window of at most a quarter (a batch of a data set).
+struct Placement {
+  Layout view;  // at the start of these dimensions
+  Dims grid;    // the dimensions as which memory is seen, row-major
+  Dims starts;  // the first element along each of them, outermost first
+};
+
+/// Empty grid and starts where the view's place is fixed. `base` is the layout of a storage's value of the
+/// view's dtype.
+Placement place(const Layout& base, const Layout& view);
+
+/// A placement in a program: the grid, and starts that are integers of rank 0.
+struct PlacedGrid {
+  Dims grid;
+  Values starts;
+};
+
 /// The view's elements as a row-major value of `dtype` and dimensions view.sizes. `base` holds the
 /// storage's elements with strides `base_strides`. A dtype other than the base's reinterprets bits.
-Value read_strided(const Value& base, std::span<const int64_t> base_strides, const Layout& view, DType dtype);
+/// `placed`: of the Placement whose view this is.
+Value read_strided(const Value& base, std::span<const int64_t> base_strides, const Layout& view, DType dtype,
+                   const PlacedGrid& placed = {});
 
 /// `base` with the view's elements replaced by `value` (dimensions view.sizes), in the base's own
-/// type and strides. The view must not overlap itself.
+/// type and strides. The view must not overlap itself. `placed` as above.
 Value write_strided(const Value& base, std::span<const int64_t> base_strides, const Layout& view,
-                    const Value& value);
+                    const Value& value, const PlacedGrid& placed = {});
 
 /// The storage's elements in memory order as rank 1, cut or zero-padded to `count` elements of
 /// `dtype`.

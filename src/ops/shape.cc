@@ -11,18 +11,16 @@ using hlo::Reduction;
 Value zero(const Value& x) { return x.builder->splat(0.0, {x.dtype(), {}}); }
 
 // True where column - row relates to `diagonal` as asked, over [rows, columns].
-Value triangle(Builder& builder, int64_t rows, int64_t columns, int64_t diagonal, Compare direction) {
+Value triangle(Builder& builder, int64_t rows, int64_t columns, const Value& diagonal, Compare direction) {
   const Type type{offset_dtype(rows + columns), {rows, columns}};
-  const int64_t bound = rows + columns;
-  const int64_t offset = std::clamp(diagonal, -bound, bound);
-  const Value row = builder.iota(type, 0);
-  const Value shifted = offset == 0 ? row : row + static_cast<double>(offset);
-  return compare(direction, builder.iota(type, 1), shifted);
+  const double bound = static_cast<double>(rows + columns);
+  const Value offset = maximum(minimum(diagonal, hlo::like(diagonal, bound)), hlo::like(diagonal, -bound));
+  return compare(direction, builder.iota(type, 1), builder.iota(type, 0) + hlo::convert(offset, type.dtype));
 }
 
 Value keep_triangle(Lowering& op, Compare direction) {
   const Value x = op.tensor(0);
-  const Value mask = triangle(op.builder(), x.dim(-2), x.dim(-1), op.integer(1), direction);
+  const Value mask = triangle(op.builder(), x.dim(-2), x.dim(-1), op.scalar(1, DType::kS64), direction);
   return select(broadcast_to(mask, x.dims()), x, broadcast_to(zero(x), x.dims()));
 }
 
@@ -117,8 +115,8 @@ OP("aten::repeat") {
   return {reshape(broadcast_in_dim(x, wide, mapping), dims)};
 }
 
-OP("aten::tril") { return {keep_triangle(op, Compare::kLe)}; }
-OP("aten::triu") { return {keep_triangle(op, Compare::kGe)}; }
+OP("aten::tril", .runtime = {1}) { return {keep_triangle(op, Compare::kLe)}; }
+OP("aten::triu", .runtime = {1}) { return {keep_triangle(op, Compare::kGe)}; }
 
 OP("aten::trace") {
   const Value x = op.tensor(0);
@@ -190,7 +188,8 @@ Value put_diagonal(const Value& base, const Value& values, int64_t offset, int64
   mapping.push_back(along);
   // broadcast_in_dim takes its operand dimensions in any order.
   const Value spread = broadcast_in_dim(padded, base.dims(), mapping);
-  const Value mask = triangle(*base.builder, base.dim(dim1), base.dim(dim2), offset, Compare::kEq);
+  const Value mask = triangle(*base.builder, base.dim(dim1), base.dim(dim2),
+                              base.builder->splat(offset, {DType::kS64, {}}), Compare::kEq);
   return select(broadcast_in_dim(mask, base.dims(), Dims{dim1, dim2}), spread, base);
 }
 

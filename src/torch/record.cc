@@ -37,6 +37,15 @@ void append(Hash128& hash, const ops::Arg& arg) {
     hash.append(static_cast<uint64_t>(list->size()));
     for (const int64_t number : *list) hash.append(static_cast<uint64_t>(number));
   }
+  if (const auto* list = std::get_if<ops::ScalarListArg>(&arg))
+    hash.append(static_cast<uint64_t>(list->slots.size()));
+}
+
+// The run-time integers 0, 1 … of a call.
+ops::ScalarListArg slots_of(std::span<const int64_t> integers) {
+  ops::ScalarListArg list;
+  for (size_t i = 0; i < integers.size(); ++i) list.slots.push_back(static_cast<int>(i));
+  return list;
 }
 
 std::vector<int64_t> as_list(std::span<const int64_t> numbers) { return {numbers.begin(), numbers.end()}; }
@@ -86,7 +95,7 @@ namespace {
 
 std::vector<engine::TensorPtr> record_on(engine::Queue& queue, std::string_view op,
                                          std::initializer_list<engine::TensorPtr> inputs,
-                                         std::vector<ops::Arg> args) {
+                                         std::vector<ops::Arg> args, std::span<const int64_t> integers) {
   ops::Call call;
   call.op = ops::find_op(op);
   TORCH_INTERNAL_ASSERT(call.op != nullptr, "internal operator ", op, " is missing");
@@ -97,27 +106,29 @@ std::vector<engine::TensorPtr> record_on(engine::Queue& queue, std::string_view 
   if (shared == nullptr) {
     for (const auto& input : inputs) call.inputs.push_back(input->type);
     call.args = std::move(args);
+    call.scalars.assign(integers.size(), {hlo::DType::kS64, true});
     shared = intern_call(std::move(call));
   }
-  return value_or_raise(queue.record(shared, {inputs.begin(), inputs.size()}, {}));
+  const std::vector<uint64_t> words(integers.begin(), integers.end());
+  return value_or_raise(queue.record(shared, {inputs.begin(), inputs.size()}, words));
 }
 
 // What a storage that nothing was written to reads as.
 engine::TensorPtr record_zeros(int device_index, std::span<const int64_t> sizes, hlo::DType dtype) {
-  return record_on(queue_of(device_index), "tpu::zeros", {}, {as_list(sizes), dtype})[0];
+  return record_on(queue_of(device_index), "tpu::zeros", {}, {as_list(sizes), dtype}, {})[0];
 }
 
 }  // namespace
 
 engine::TensorPtr record_internal(std::string_view op, std::initializer_list<engine::TensorPtr> inputs,
-                                  std::vector<ops::Arg> args) {
-  return record_results(op, inputs, std::move(args))[0];
+                                  std::vector<ops::Arg> args, std::span<const int64_t> integers) {
+  return record_on(inputs.begin()[0]->queue(), op, inputs, std::move(args), integers)[0];
 }
 
 std::vector<engine::TensorPtr> record_results(std::string_view op,
                                               std::initializer_list<engine::TensorPtr> inputs,
                                               std::vector<ops::Arg> args) {
-  return record_on(inputs.begin()[0]->queue(), op, inputs, std::move(args));
+  return record_on(inputs.begin()[0]->queue(), op, inputs, std::move(args), {});
 }
 
 engine::TensorPtr record_flatten(const engine::TensorPtr& value, const hlo::Layout& layout, int64_t count,
@@ -145,15 +156,22 @@ engine::TensorPtr resolve(const at::Tensor& tensor, engine::TensorPtr value) {
   return value;
 }
 
+// A view of the storage's value, whose own dtype it must have to be placed at run time.
+hlo::Placement placed(const StorageContent& content, const hlo::Layout& view, hlo::DType dtype) {
+  return content.value->type.dtype == dtype ? hlo::place(content.layout, view) : hlo::Placement{view, {}, {}};
+}
+
 engine::TensorPtr read_stored(const at::Tensor& tensor) {
   const StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
   const hlo::Layout layout = layout_of(tensor);
   const hlo::DType dtype = to_hlo(tensor.scalar_type());
   if (content.value == nullptr) return record_zeros(content.device_index, layout.sizes, dtype);
   if (content.value->type.dtype == dtype && same_layout(content.layout, layout)) return content.value;
+  const auto [view, grid, starts] = placed(content, layout, dtype);
   return record_internal("tpu::strided_read", {content.value},
-                         {ops::TensorArg{0}, as_list(content.layout.strides), as_list(layout.sizes),
-                          as_list(layout.strides), layout.offset, dtype});
+                         {ops::TensorArg{0}, as_list(content.layout.strides), as_list(view.sizes),
+                          as_list(view.strides), view.offset, dtype, as_list(grid), slots_of(starts)},
+                         starts);
 }
 
 }  // namespace
@@ -172,7 +190,7 @@ void drop_repetitions(engine::TensorPtr& value, hlo::Layout& layout) {
   const hlo::Dims strides = hlo::contiguous_strides(value->type.dims);
   value = record_internal("tpu::strided_read", {value},
                           {ops::TensorArg{0}, as_list(strides), as_list(first.sizes), as_list(first.strides),
-                           int64_t{0}, value->type.dtype});
+                           int64_t{0}, value->type.dtype, as_list({}), ops::ScalarListArg{}});
 }
 
 }  // namespace
@@ -195,9 +213,11 @@ void write(const at::Tensor& tensor, engine::TensorPtr value) {
     content.layout = hlo::Layout::contiguous(hlo::Dims{count});
     content.value = record_zeros(content.device_index, hlo::Dims{count}, dtype);
   }
+  const auto [view, grid, starts] = placed(content, layout, value->type.dtype);
   content.value = record_internal("tpu::strided_write", {content.value, value},
                                   {ops::TensorArg{0}, ops::TensorArg{1}, as_list(content.layout.strides),
-                                   as_list(layout.strides), layout.offset});
+                                   as_list(view.strides), view.offset, as_list(grid), slots_of(starts)},
+                                  starts);
 }
 
 at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,

@@ -41,10 +41,10 @@ ops::CallPtr find_call(const Hash128& hash);
 /// Infers the result types of `call`, whose hash is set, and memoises it. Raises what the op refuses.
 ops::CallPtr intern_call(ops::Call call);
 
-/// Records an operator with structural arguments only on the device of its inputs (at least one);
-/// TensorArg i is inputs[i].
+/// Records an operator on the device of its inputs (at least one); TensorArg i is inputs[i]. `integers` are
+/// the run-time numbers of a ScalarListArg among the arguments: all others are structural.
 engine::TensorPtr record_internal(std::string_view op, std::initializer_list<engine::TensorPtr> inputs,
-                                  std::vector<ops::Arg> args);
+                                  std::vector<ops::Arg> args, std::span<const int64_t> integers = {});
 /// The same for an operator with several results, of which those that exist are returned.
 std::vector<engine::TensorPtr> record_results(std::string_view op,
                                               std::initializer_list<engine::TensorPtr> inputs,

@@ -75,6 +75,37 @@ TEST(reads_without_a_gather) {
   CHECK(read_strided(base.value, Dims{1, 6}, {{48}, {1}, 0}, DType::kF32).type == (Type{DType::kF32, {48}}));
 }
 
+TEST(places) {
+  const Layout base = Layout::contiguous(Dims{6, 8});
+  const Placement row = place(base, {{8}, {1}, 24});
+  CHECK(row.view.offset == 0 && row.grid == (Dims{6, 8}) && row.starts == Dims{3});
+  const Placement column = place(base, {{6}, {8}, 5});
+  CHECK(column.view.offset == 0 && column.starts == Dims{5});
+  const Placement element = place(base, {{}, {}, 29});
+  CHECK(element.view.offset == 0 && element.starts == (Dims{3, 5}));
+  // Steps of a row start where the program says, at run time the row does.
+  const Placement steps = place(base, {{4}, {2}, 25});
+  CHECK(steps.view.offset == 1 && steps.starts == Dims{3});
+  // A column of a flat base seen as a matrix.
+  const Placement split = place(Layout::contiguous(Dims{48}), {{6}, {8}, 5});
+  CHECK(split.grid == (Dims{6, 8}) && split.starts == Dims{5});
+  // Short windows of the outermost dimension; others have a fixed place, and so have rows of a few.
+  CHECK(place(Layout::contiguous(Dims{40, 3}), {{10, 3}, {3, 1}, 6}).starts == Dims{2});
+  CHECK(place(Layout::contiguous(Dims{40, 3}), {{11, 3}, {3, 1}, 6}).starts.empty());
+  CHECK(place(Layout::contiguous(Dims{4, 8}), {{8}, {1}, 16}).starts.empty());
+  CHECK(place(base, {{6, 2}, {8, 1}, 4}).starts.empty());
+}
+
+TEST(placed_reads_and_writes) {
+  Base base({6, 8});
+  const PlacedGrid row{{6, 8}, {base.builder.parameter({DType::kS64, {}})}};
+  CHECK(read_strided(base.value, base.strides, {{8}, {1}, 0}, DType::kF32, row).type ==
+        (Type{DType::kF32, {8}}));
+  const Value update = base.builder.parameter({DType::kF32, {8}});
+  CHECK(write_strided(base.value, base.strides, {{8}, {1}, 0}, update, row).type == base.value.type);
+  CHECK(base.uses("dynamic_slice") && base.uses("dynamic_update_slice"));
+}
+
 TEST(overlapping_reads_gather) {
   Base base({16});
   CHECK(base.read({{5, 4}, {1, 1}, 2}).type == (Type{DType::kF32, {5, 4}}));

@@ -61,23 +61,31 @@ def test_scalars_that_change_compile_nothing(name):
 INTEGERS = {
     "add": lambda x, k: x + k,
     "clamp_": lambda x, k: x.clone().clamp_(-k, k),
-    "full": lambda x, k: torch.full((3,), k, device="tpu"),
+    "full": lambda x, k: torch.full((3,), k, device=x.device),
     "uniform_": lambda x, k: x.float().uniform_(-k, k + 1),
     "normal_": lambda x, k: x.float().normal_(k, k + 1),
     "random_": lambda x, k: x.clone().random_(-k, k + 1),
     "random_ floats": lambda x, k: x.float().random_(k, 2 * k + 1),
     "random_ below": lambda x, k: x.clone().random_(k + 1),
-    "randint": lambda x, k: torch.randint(k, 2 * k + 1, (5,), device="tpu"),
+    "randint": lambda x, k: torch.randint(k, 2 * k + 1, (5,), device=x.device),
     "shift": lambda x, k: x << (k % 20),
     "remainder": lambda x, k: x % (k + 1),
     "scatter": lambda x, k: x.scatter(0, x[:3], k),
     "index_fill": lambda x, k: x.index_fill(0, x[:3], k),
-    "linspace": lambda x, k: torch.linspace(0, k, 5, device="tpu"),
+    "linspace": lambda x, k: torch.linspace(0, k, 5, device=x.device),
     "quantile": lambda x, k: x.float().quantile(k / 60),
     "histc": lambda x, k: x.float().histc(5, 0, k + 10),
     "element": lambda x, k: x[k],
     "row": lambda x, k: x.view(50, 2)[k],
-    "indexed": lambda x, k: x[torch.tensor([k], device="tpu")],
+    "indexed": lambda x, k: x[torch.tensor([k], device=x.device)],
+    "row of a program": lambda x, k: x.view(50, 2)[k] + 1,
+    "column of a program": lambda x, k: x.view(2, 50)[:, k] + 1,
+    "steps of a row": lambda x, k: x.view(2, 10, 5).clone()[:, k % 10, ::2] + k // 10,
+    "batch of a data set": lambda x, k: x[k:k + 10] + 1,
+    "row written": lambda x, k: x.clone().view(50, 2)[k].fill_(7)._base,
+    "column written": lambda x, k: x.clone().view(2, 50)[:, k].copy_(x[k:k + 2])._base,
+    "steps of a row written": lambda x, k: x.view(2, 10, 5).clone()[:, k % 10, ::2].add_(k // 10)._base,
+    "triangle": lambda x, k: x.view(10, 10).tril(k % 19 - 9),
 }
 
 
@@ -86,8 +94,10 @@ def test_integers_that_change_compile_nothing(name):
     x = torch.tensor(range(100), device="tpu")
     INTEGERS[name](x, 7).cpu()
     before = compiles()
-    results = {str(INTEGERS[name](x, k).tolist()) for k in range(50)}
-    assert compiles() == before and len(results) > 10
+    results = [INTEGERS[name](x, k).cpu() for k in range(50)]
+    assert compiles() == before and len({str(result.tolist()) for result in results}) > 10
+    if "random" not in name and not name.endswith(("_", "randint")):
+        assert all(torch.equal(INTEGERS[name](x.cpu(), k), result) for k, result in enumerate(results))
 
 
 @pytest.mark.parametrize("optimizer, options", [
