@@ -27,7 +27,7 @@ Value product(const Lowering& op, const Value& a, const Value& b) {
 }
 
 Value quotient(const Lowering& op, const Value& a, const Value& b) {
-  return inexact_binary(op, a, b, [](const Value& x, const Value& y) { return x / y; });
+  return inexact_binary(op, a, b, [](const Value& x, const Value& y) { return exact_quotient(x, y); });
 }
 
 Value differ_in_sign(const Value& a, const Value& b) { return less(a, 0.0) ^ less(b, 0.0); }
@@ -48,9 +48,9 @@ Value floor_quotient(const Value& a, const Value& b) {
     return select(adjust, whole - 1.0, whole);
   }
   // c10::div_floor_floating: exact where a / b rounds across an integer.
-  const Value ratio = a / b;
+  const Value ratio = exact_quotient(a, b);
   const Value rest = hlo::remainder(a, b);
-  const Value exact = (a - rest) / b;
+  const Value exact = exact_quotient(a - rest, b);
   const Value whole = select(not_equal(rest, 0.0) & differ_in_sign(rest, b), exact - 1.0, exact);
   const Value low = hlo::floor(whole);
   const Value nearest = select(greater(whole - low, 0.5), low + 1.0, low);
@@ -74,7 +74,7 @@ Value rounded_quotient(Lowering& op, const Value& a, const Value& b, const std::
     check_division(op, x, y);
     if (mode == "floor") return floor_quotient(x, y);
     // torch truncates the rounded quotient.
-    return hlo::is_integer(x.dtype()) ? x / y : truncate(rounded(x / y, dtype));
+    return hlo::is_integer(x.dtype()) ? x / y : truncate(rounded(exact_quotient(x, y), dtype));
   });
 }
 
@@ -230,7 +230,7 @@ OP("aten::neg") {
 }
 
 OP("aten::reciprocal") {
-  return {inexact_unary(op, op.tensor(0), [](const Value& x) { return 1.0 / x; })};
+  return {inexact_unary(op, op.tensor(0), [](const Value& x) { return exact_quotient(like(x, 1.0), x); })};
 }
 
 OP("aten::pow.Tensor_Tensor") { return {common_binary(op, op.tensor(0), op.tensor(1), raised)}; }
@@ -259,7 +259,7 @@ OP("aten::addcdiv", .special = {1.0}) {
   const Values inputs{op.tensor(0), op.tensor(1), op.tensor(2)};
   const DType dtype = result_type(op, inputs);
   const Value factor = scaled(op, 3, operand(inputs[1], dtype));
-  return {convert(operand(inputs[0], dtype) + factor / operand(inputs[2], dtype), dtype)};
+  return {convert(operand(inputs[0], dtype) + exact_quotient(factor, operand(inputs[2], dtype)), dtype)};
 }
 
 OP("aten::lerp.Tensor") {

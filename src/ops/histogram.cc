@@ -1,5 +1,6 @@
 // Histograms over one dimension (histc, histogram) and over several (histogramdd).
 #include "ops/indexing.h"
+#include "ops/pointwise.h"
 #include "ops/promotion.h"
 #include "ops/require.h"
 
@@ -28,7 +29,7 @@ OP("aten::histc") {
   const Value right = select(flat, high + 1.0, high);
   const DType dtype = self.dtype();
   const Value offset = rounded(rounded(x - left, dtype) * static_cast<double>(bins), dtype);
-  const Value scaled = rounded(offset / rounded(right - left, dtype), dtype);
+  const Value scaled = rounded(exact_quotient(offset, rounded(right - left, dtype)), dtype);
   const Value bin = hlo::convert(scaled, DType::kS32);
   const Value last = minimum(bin, hlo::like(bin, static_cast<double>(bins - 1)));
   const Value inside = compare(Compare::kGe, x, left) & compare(Compare::kLe, x, right);

@@ -261,8 +261,8 @@ OP("aten::round.decimals") {
     const Value wide = to_compute(x);
     const double scale = std::pow(10.0, std::abs(static_cast<double>(decimals)));
     const Value rounded = decimals == 0  ? round_half_even(wide)
-                          : decimals > 0 ? divided(round_half_even(wide * scale), scale)
-                                         : round_half_even(divided(wide, scale)) * scale;
+                          : decimals > 0 ? exact_quotient(round_half_even(wide * scale), scale)
+                                         : round_half_even(exact_quotient(wide, scale)) * scale;
     return convert(rounded, x.dtype());
   });
 }

@@ -56,9 +56,18 @@ inline Value opaque(const Value& x) {
   return x.builder->emit_one("stablehlo.optimization_barrier", {x}, x.type);
 }
 
-/// x / number. XLA multiplies by the rounded reciprocal where the divisor is a constant.
-inline Value divided(const Value& x, double number) {
-  return x / opaque(x.builder->splat(number, {x.dtype(), {}}));
+/// x / y as IEEE 754 rounds it. XLA multiplies by the rounded reciprocal where it sees that the divisor is a
+/// constant or is broadcast, and makes (x * z) / y of x / (y / z), which overflows. It does not look through
+/// these choices, which change nothing: a NaN gives NaN.
+inline Value exact_quotient(const Value& x, const Value& y) {
+  if (!hlo::is_float(x.dtype())) return x / y;
+  const auto is_nan = [](const Value& v) { return hlo::compare(hlo::Compare::kNe, v, v); };
+  const Value either = is_nan(x) | is_nan(y);
+  const Value dividend = hlo::select(either, x.builder->splat(NAN, {x.dtype(), {}}), x);
+  return dividend / hlo::select(either, y.builder->splat(1.0, {y.dtype(), {}}), y);
+}
+inline Value exact_quotient(const Value& x, double y) {
+  return exact_quotient(x, x.builder->splat(y, {x.dtype(), {}}));
 }
 
 inline Value conjugate(const Value& x) {

@@ -83,7 +83,7 @@ Value mean(Lowering& op, const Dims& dims, bool keepdim, int dtype_arg) {
   }
   const Value terms = to_compute(hlo::convert(x, dtype));
   const Value total = reduced(terms, Reduction::kSum, dims, keepdim);
-  return hlo::convert(divided(total, static_cast<double>(count(x, dims))), dtype);
+  return hlo::convert(exact_quotient(total, static_cast<double>(count(x, dims))), dtype);
 }
 
 Value extremum(const Value& x, bool largest, const Dims& dims, bool keepdim) {
@@ -162,7 +162,7 @@ Moments moments(Lowering& op, bool keepdim) {
   const Dims dims = op.dims_or_all(1, x.rank());
   const Value wide = to_compute(x);
   const double size = static_cast<double>(count(x, dims));
-  const Value mean = divided(hlo::reduce_keep(wide, Reduction::kSum, dims), size);
+  const Value mean = exact_quotient(hlo::reduce_keep(wide, Reduction::kSum, dims), size);
   const Value centered = wide - mean;
   Value squares = hlo::real(centered) * hlo::real(centered);
   if (hlo::is_complex(dtype)) squares = squares + hlo::imag(centered) * hlo::imag(centered);
