@@ -7,8 +7,8 @@
   python tools/op_coverage.py --all                             # what `make op-coverage` runs
 
 A sample that the CPU refuses is not executed. An executed sample is equal (values, shapes and dtypes), reasoned (it
-differs, for a reason that tests/torch/deviations.py states), or failing. Random operators are compared in shape and
-dtype only. Kinds: plain (forward and backward), forward, noncontiguous, out, inplace, errors, gradcheck.
+differs, for a reason that tests/torch/deviations.py states or tools/sweep/verdict.py finds), or failing. Random
+operators are compared in shape and dtype only. Kinds: plain (forward and backward), forward, noncontiguous, out, inplace, errors, gradcheck.
 """
 import argparse
 import functools

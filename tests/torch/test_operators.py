@@ -3,7 +3,6 @@
 How much ran is asserted as well as that it was right: a sweep that executes fewer samples than before fails.
 """
 import pytest
-from deviations import UNFINISHED
 from sweeps import executed, failing, run_sweeps
 
 OTHER_DTYPES = "bfloat16,float16,float64,int64,int32,uint8,bool,complex64"
@@ -28,7 +27,7 @@ def reports(tmp_path_factory):
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_operators(reports, name):
-    assert not failing(reports[name]).keys() - UNFINISHED.keys()
+    assert not failing(reports[name])
     assert executed(reports[name]) >= SWEEPS[name][1]
 
 
@@ -36,5 +35,5 @@ def test_operators(reports, name):
 def test_all_operators(tmp_path):
     """Every sample of every operator in every dtype, and the other kinds of calls."""
     [report] = run_sweeps("op_coverage", [["--all"]], tmp_path, 4 * 3600)
-    assert not failing(report).keys() - UNFINISHED.keys()
+    assert not failing(report)
     assert executed(report) >= WHOLE_SAMPLES
