@@ -23,6 +23,10 @@ const Variable kCutWindow{"TORCH_TPU_CUT_WINDOW", "512",
                           "The most ops a fused program holds; smaller compiles sooner, larger fuses more."};
 const Variable kMemoryLimit{"TORCH_TPU_MEMORY_LIMIT_BYTES", "0",
                             "Device memory in bytes; 0 takes what the device or the machine has."};
+const Variable kHeapBytes{
+    "TORCH_TPU_HEAP_BYTES", "2147483647",
+    "Freed memory that a process keeps for the programs of the XLA:CPU platform, at most "
+    "2 GiB; 0 leaves the C library's settings alone."};
 const Variable kCheckValues{"TORCH_TPU_CHECK_VALUES", "0",
                             "1 checks run-time values on a TPU too: indices in range, divisors not zero. "
                             "The XLA:CPU platform always does."};
@@ -36,9 +40,9 @@ const Variable kCacheBytes{"TORCH_TPU_CACHE_BYTES", "4294967296",
                            "The size of that folder from which on the programs not used for longest go."};
 
 std::span<const Variable* const> table() {
-  static constexpr std::array kTable{&kPlugin,      &kCpuDevices, &kLocalWorldSize, &kMode,
-                                     &kDebug,       &kFallback,   &kCutWindow,      &kMemoryLimit,
-                                     &kCheckValues, &kCache,      &kCacheFolder,    &kCacheBytes};
+  static constexpr std::array kTable{&kPlugin,   &kCpuDevices,  &kLocalWorldSize, &kMode,      &kDebug,
+                                     &kFallback, &kCutWindow,   &kMemoryLimit,    &kHeapBytes, &kCheckValues,
+                                     &kCache,    &kCacheFolder, &kCacheBytes};
   return kTable;
 }
 

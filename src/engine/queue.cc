@@ -1,12 +1,11 @@
 #include "engine/queue.h"
 
-#include <malloc.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include "base/env.h"
+#include "base/heap.h"
 #include "engine/capture.h"
 #include "engine/counters.h"
 #include "engine/program.h"
@@ -62,13 +61,6 @@ std::string with_number(std::string message, int64_t number) {
     number >>= 32;
   }
   return message.replace(first, 2, std::to_string(number));
-}
-
-/// A compile or load leaves tens of megabytes of freed memory behind: gives them back to the system.
-void return_free_heap() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
 }
 
 }  // namespace
@@ -236,7 +228,7 @@ Result<std::shared_ptr<pjrt::Executable>> Queue::executable_for(const Program& p
     ASSIGN_OR_RETURN(executable, compile(program));
   }
   cache_.insert(program.key, executable);
-  return_free_heap();
+  heap::release_freed();  // a compile or load leaves tens of megabytes behind
   return executable;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/env.h"
+#include "base/heap.h"
 #include "pjrt/arguments.h"
 
 namespace torch_tpu::pjrt {
@@ -125,6 +126,8 @@ Result<std::shared_ptr<Client>> Client::create(std::shared_ptr<const Api> api, i
                             ", not " + std::to_string(cpu_devices));
   }
   watch_for_forks();
+  // Before the client's threads start, which choose their arena then.
+  if (may_be_cpu(*api)) heap::keep_freed(env::integer(env::kHeapBytes));
   ASSIGN_OR_RETURN(PJRT_Client * handle, create_handle(*api, client_options(*api, cpu_devices)));
   std::shared_ptr<Client> client(new Client(std::move(api), handle));
   RETURN_IF_ERROR(client->read_devices());

@@ -8,6 +8,7 @@
 #include <torch/csrc/Generator.h>
 
 #include "base/env.h"
+#include "base/heap.h"
 #include "engine/capture.h"
 #include "engine/counters.h"
 #include "ops/op.h"
@@ -166,6 +167,7 @@ PYBIND11_MODULE(_C, m) {
     pjrt::MemoryStatistics& statistics = pjrt::memory_statistics(device_index);
     statistics.peak_bytes = statistics.live_bytes.load();
   });
+  m.def("release_freed", &heap::release_freed, no_gil());
   m.def("program_count", [] { return engine::Runtime::is_created() ? runtime().programs().size() : 0; });
   m.def("clear_programs", [] {
     if (engine::Runtime::is_created()) runtime().programs().clear();

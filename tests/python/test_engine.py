@@ -1,5 +1,6 @@
 """What the engine promises in exact counts (compiles, programs, live buffers), and errors at the call causing them."""
 import gc
+import resource
 import threading
 
 import pytest
@@ -129,6 +130,23 @@ def test_steady_training(kind, mode):
     assert buffers[2:] == [buffers[2]] * 4, buffers
     reference = Training(kind, "cpu")
     torch.testing.assert_close(losses, [reference.step().item() for _ in range(6)], rtol=2e-4, atol=2e-4)
+
+
+def test_steady_programs_touch_no_new_pages():
+    """Their results and scratch memory come from pages that the process keeps."""
+    x = torch.randn(1024, 1024, device="tpu")
+
+    def faults():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        (x @ x).relu().softmax(1).sum().item()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    counts = [faults() for _ in range(32)]
+    assert sum(count < 100 for count in counts) > 16, counts  # 4 MiB are 1,024 pages
+    resident = resident_bytes()
+    del x
+    torch.tpu.empty_cache()
+    assert resident_bytes() <= resident
 
 
 @pytest.mark.parametrize("mode_name, steps", [("fused", 200), ("strict", 25)])
