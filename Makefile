@@ -17,8 +17,10 @@ help:
 	@echo 'make test             C++ and Python tests'
 	@echo 'make test-all         those, and the slow ones'
 	@echo 'make build            the package, editable, in .venv; after a change of C++ sources: again'
-	@echo 'make bench            measure'
+	@echo 'make bench            ratios against torch on the CPU; ROWS="training …": some rows of `python -m bench --help`'
+	@echo 'make bench-peers      jax in .venv-jax, so that make bench compares with jax.jit too'
 	@echo 'make op-coverage      every operator against the CPU; PLATFORM=tpu: which of them compile for a TPU'
+	@echo 'make compile-coverage every operator as a graph of torch.compile against the CPU'
 	@echo 'make module-coverage  every module and optimizer against the CPU'
 	@echo 'make format           clang-format over the C++ sources'
 	@echo 'make wheel            dist/*.whl with pip'
@@ -73,8 +75,19 @@ test: build-tests
 test-all: build-tests
 	@$(call RUN_TESTS,-m '')
 
+# Rows or groups of rows, and other options of `python -m bench`.
+ROWS ?=
 bench: build
-	$(PYTHON) -m bench
+	$(PYTHON) -m bench $(ROWS)
+
+# jax.jit on the same plugin: in an environment of its own, so that nothing in .venv changes.
+VENV_JAX := .venv-jax
+bench-peers: $(VENV_JAX)/.environment
+$(VENV_JAX)/.environment:
+	test -x $(VENV_JAX)/bin/python || $(PYTHON3) -m venv $(VENV_JAX)
+	$(VENV_JAX)/bin/python -m pip --disable-pip-version-check install jax==0.10.2 jaxlib==0.10.2 numpy
+	echo '*' >$(VENV_JAX)/.gitignore
+	touch $@
 
 # PLATFORM=tpu: which lowerings libtpu compiles for a TPU, without one.
 ifeq ($(PLATFORM),tpu)
@@ -84,6 +97,9 @@ else
 op-coverage: build
 	$(PYTHON) tools/op_coverage.py --all
 endif
+
+compile-coverage: build
+	$(PYTHON) tools/op_coverage.py --kinds compiled --samples 3 --out build/compile_coverage.json
 
 module-coverage: build
 	$(PYTHON) tools/module_coverage.py
@@ -106,4 +122,4 @@ wheel-bazel: $(VENV)/.environment
 clean:
 	rm -rf build dist
 
-.PHONY: help demo test test-all build build-tests bench op-coverage module-coverage format wheel wheel-bazel clean
+.PHONY: help demo test test-all build build-tests bench bench-peers op-coverage compile-coverage module-coverage format wheel wheel-bazel clean
