@@ -8,7 +8,7 @@
 
 A sample that the CPU refuses is not executed. An executed sample is equal (values, shapes and dtypes), reasoned (it
 differs, for a reason that tests/torch/deviations.py states or tools/sweep/verdict.py finds), or failing. Random
-operators are compared in shape and dtype only. Kinds: plain (forward and backward), forward, noncontiguous, out, inplace, errors, gradcheck.
+operators are compared in shape and dtype only. Kinds: plain (forward and backward), forward, noncontiguous, out, inplace, errors, gradcheck, compiled.
 """
 import argparse
 import functools

@@ -14,7 +14,8 @@
 namespace torch_tpu {
 
 int64_t capacity_for(int64_t count, int64_t most) {
-  return std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))), most);
+  constexpr int64_t kLeast = 16;  // smaller programs would save nothing
+  return std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(count, kLeast)))), most);
 }
 
 int64_t read_count(const engine::TensorPtr& value) {

@@ -13,9 +13,11 @@ SWEEPS = {
     "other dtypes": (["--samples", "1", "--every", "5", "--dtype", OTHER_DTYPES], 756),
     "arguments": (["--samples", "1", "--every", "4", "--kinds", "noncontiguous,out,inplace"], 733),
     "errors": (["--samples", "100", "--kinds", "errors"], 681),
+    "compiled": (["--samples", "1", "--every", "8", "--kinds", "compiled"], 81),
     "gradcheck": (["--samples", "1", "--every", "8", "--kinds", "gradcheck", "--dtype", "float64"], 64),
 }
-WHOLE_SAMPLES = 100_000
+WHOLE_SAMPLES = 172_000
+COMPILED_SAMPLES = 1_840
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +39,11 @@ def test_all_operators(tmp_path):
     [report] = run_sweeps("op_coverage", [["--all"]], tmp_path, 4 * 3600)
     assert not failing(report)
     assert executed(report) >= WHOLE_SAMPLES
+
+
+@pytest.mark.slow
+def test_all_operators_compiled(tmp_path):
+    """The first samples of every operator as one graph of torch.compile."""
+    [report] = run_sweeps("op_coverage", [["--samples", "3", "--kinds", "compiled"]], tmp_path, 3600)
+    assert not failing(report)
+    assert executed(report) >= COMPILED_SAMPLES

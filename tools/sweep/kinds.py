@@ -8,6 +8,7 @@ import contextlib
 import itertools
 
 import torch
+from torch.testing._internal import common_methods_invocations
 from torch.utils._pytree import tree_flatten, tree_map
 
 from .judge import difference, in_double, nearest, rounded, tolerances
@@ -92,14 +93,14 @@ def in_double_precision(op, sample, dtype, backward):
         torch.set_default_dtype(default)
 
 
-def compare(op, sample, dtype, backward):
-    """(outcome, problem) of one sample, forward and backward."""
+def compare(op, sample, dtype, backward, function=None):
+    """(outcome, problem) of one sample, forward and backward; on our device of another function if given."""
     try:
         expected = evaluate(op, sample, "cpu", backward)
     except Exception:  # noqa: BLE001  the CPU's refusal is not our subject
         return "refused", ""
     try:
-        actual = evaluate(op, sample, DEVICE, backward)
+        actual = evaluate(op, sample, DEVICE, backward, function=function)
     except Exception as error:  # noqa: BLE001  any exception is a finding
         return "failing", sentence(error)
     asked = tolerances(op, dtype)
@@ -111,7 +112,7 @@ def compare(op, sample, dtype, backward):
     if found and values and dtype not in DOUBLES:
         judged = judgement(expected, actual, asked, dtype,
                            in_double=lambda: in_double_precision(op, sample, dtype, backward),
-                           in_strict_mode=lambda: evaluate(op, sample, DEVICE, backward))
+                           in_strict_mode=lambda: evaluate(op, sample, DEVICE, backward, function=function))
         if judged:
             return judged
     if found and values and op.name in STABLE:
@@ -296,4 +297,39 @@ def gradcheck(op, dtype, count):
             yield "refused", ""
 
 
-KINDS = {f.__name__: f for f in (plain, forward, noncontiguous, out, inplace, errors, gradcheck)}
+def whole_graph(op, backend):
+    """The operator as one compiled graph."""
+    torch.compiler.reset()
+
+    def call(*args, **kwargs):
+        return op.op(*args, **kwargs)
+
+    return torch.compile(call, backend=backend, fullgraph=True, dynamic=False)
+
+
+@contextlib.contextmanager
+def seeded_outside():
+    """The database's random operators seed inside, which Dynamo does not trace; here they do not."""
+    original = common_methods_invocations.wrapper_set_seed
+    common_methods_invocations.wrapper_set_seed = lambda function, *args, **kwargs: function(*args, **kwargs)
+    try:
+        yield
+    finally:
+        common_methods_invocations.wrapper_set_seed = original
+
+
+def compiled(op, dtype, count):
+    """plain, under torch.compile(fullgraph=True). What Dynamo cannot trace on the CPU either is refused."""
+    backward = has_gradient(op, dtype)
+    for sample in samples_of(op, dtype, count, backward):
+        with seeded_outside():
+            outcome, problem = compare(op, sample, dtype, backward, whole_graph(op, "tpu"))
+            if outcome == "failing":
+                traced = outcome_of(
+                    lambda: evaluate(op, sample, "cpu", backward, function=whole_graph(op, "aot_eager")))
+                if traced[0] == "error":
+                    outcome, problem = "refused", ""
+        yield outcome, problem
+
+
+KINDS = {f.__name__: f for f in (plain, forward, noncontiguous, out, inplace, errors, gradcheck, compiled)}
