@@ -9,7 +9,7 @@ Result<std::string> Queue::emit(const Program& program, pjrt::Platform platform)
   hlo::Values leaves(graph_.leaves.size());
   for (size_t i = 0; i < program.leaves.size(); ++i) {
     const uint32_t leaf = program.leaves[i];
-    leaves[leaf] = builder.parameter(graph_.leaves[leaf].buffer->type(), program.donate[i] != 0);
+    leaves[leaf] = builder.parameter(graph_.leaves[leaf].buffer->type(), program.successors[i]);
   }
   int64_t integers = 0;
   int64_t floats = 0;

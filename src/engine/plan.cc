@@ -6,6 +6,80 @@
 
 namespace torch_tpu::engine {
 
+namespace {
+
+constexpr int32_t kNone = -1;
+
+// Per result of a call: the input that it updates, were the call in place. Results past the schema's go to
+// the tensors that the op says it writes; of a list, each updates its own element; otherwise any may be.
+std::vector<int32_t> updated_inputs(const ops::Call& call) {
+  std::vector<int32_t> written;
+  for (const int position : call.op->traits.writes) {
+    const ops::Arg& arg = call.args[position];
+    if (const auto* tensor = std::get_if<ops::TensorArg>(&arg)) written.push_back(tensor->input);
+    if (const auto* list = std::get_if<ops::TensorListArg>(&arg))
+      written.insert(written.end(), list->inputs.begin(), list->inputs.end());
+  }
+  const size_t count = call.outputs.size();
+  std::vector<int32_t> inputs(count, kNone);
+  for (size_t i = 0; i < count; ++i) inputs[i] = i < call.inputs.size() ? static_cast<int32_t>(i) : kNone;
+  for (size_t i = 0; i < written.size() && i < count; ++i)
+    inputs[count - 1 - i] = written[written.size() - 1 - i];
+  return inputs;
+}
+
+}  // namespace
+
+// Which result takes the memory of which input that only the program still holds. XLA puts them in one place
+// without a copy when the input is not read once the result is written. So the pairs are those of in-place
+// updates: a chain of ops leads from the input's last use to the result.
+void Queue::pair_donors(Program& program, std::span<const uint8_t> may_donate) const {
+  program.successors.assign(program.leaves.size(), kNone);
+  if (std::find(may_donate.begin(), may_donate.end(), 1) == may_donate.end()) return;
+  std::vector<int32_t> last_use(graph_.leaves.size(), kNone);
+  for (size_t i = 0; i < program.count; ++i) {
+    if (!program.needed[i]) continue;
+    const Node& node = graph_.nodes[i];
+    for (size_t k = 0; k < node.call->inputs.size(); ++k) {
+      const Reference reference = graph_.references[node.first_reference + k];
+      if (reference < 0) last_use[-1 - reference] = static_cast<int32_t>(i);
+    }
+  }
+
+  std::vector<int32_t> origins(program.outputs_end, kNone);  // per output: the leaf that it updates
+  for (size_t i = 0; i < program.count; ++i) {
+    if (!program.needed[i]) continue;
+    const Node& node = graph_.nodes[i];
+    const ops::Call& call = *node.call;
+    const auto update = [&](size_t output, int32_t input) {
+      if (input == kNone || !(call.inputs[input] == call.outputs[output])) return false;
+      const Reference reference = graph_.references[node.first_reference + input];
+      int32_t leaf = kNone;
+      if (reference >= 0) {
+        leaf = origins[reference];
+      } else if (may_donate[-1 - reference] && last_use[-1 - reference] == static_cast<int32_t>(i) &&
+                 !call.op->traits.distinct) {  // a distinct op reads other places than it writes
+        leaf = -1 - reference;
+      }
+      origins[node.first_output + output] = leaf;
+      return leaf != kNone;
+    };
+    if (call.outputs.size() == 1) {
+      for (size_t k = 0; k < call.inputs.size() && !update(0, static_cast<int32_t>(k)); ++k) continue;
+      continue;
+    }
+    const std::vector<int32_t> inputs = updated_inputs(call);
+    for (size_t output = 0; output < inputs.size(); ++output) update(output, inputs[output]);
+  }
+
+  std::vector<int32_t> successors(graph_.leaves.size(), kNone);
+  for (size_t i = 0; i < program.results.size(); ++i) {
+    const int32_t leaf = origins[program.results[i]];
+    if (leaf != kNone && successors[leaf] == kNone) successors[leaf] = static_cast<int32_t>(i);
+  }
+  for (size_t i = 0; i < program.leaves.size(); ++i) program.successors[i] = successors[program.leaves[i]];
+}
+
 Queue::Program Queue::plan(size_t count) {
   Program program;
   program.count = count;
@@ -66,15 +140,17 @@ Queue::Program Queue::plan(size_t count) {
 
   program.key = count > 0 ? graph_.nodes[count - 1].hash : Hash128();
   for (const uint32_t result : program.results) program.key.append(uint64_t{result});
+  std::vector<uint8_t> may_donate(leaf_needed.size());
   for (size_t i = 0; i < leaf_needed.size(); ++i) {
     if (!leaf_needed[i]) continue;
     const Leaf& leaf = graph_.leaves[i];
     // Only this graph still holds the buffer: its memory may become a result.
-    const bool donate = leaf.buffer != nullptr && leaf.buffer.use_count() == 1 && !leaf_needed_later[i];
+    may_donate[i] = leaf.buffer != nullptr && leaf.buffer.use_count() == 1 && !leaf_needed_later[i];
     program.leaves.push_back(static_cast<uint32_t>(i));
-    program.donate.push_back(donate);
-    program.key.append(uint64_t{donate});
   }
+  pair_donors(program, may_donate);
+  for (const int32_t successor : program.successors)
+    program.key.append(static_cast<uint64_t>(successor >= 0));
   return program;
 }
 

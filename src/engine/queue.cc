@@ -330,14 +330,15 @@ Status Queue::run(Program& program) {
   if (bytes > memory_limit_bytes_ / 16) RETURN_IF_ERROR(check_capacity(bytes));
   ASSIGN_OR_RETURN(const auto packed, pack_words(program));
   std::vector<pjrt::Buffer*> arguments;
-  std::vector<uint8_t> donate = program.donate;
+  std::vector<uint8_t> donate;
+  for (const int32_t successor : program.successors) donate.push_back(successor >= 0);
   for (const uint32_t leaf : program.leaves) arguments.push_back(graph_.leaves[leaf].buffer.get());
   for (const auto& buffer : packed) {
     arguments.push_back(buffer.get());
     donate.push_back(0);
   }
   ++counters().programs_run;
-  for (const uint8_t flag : program.donate) counters().donated_buffers += flag;
+  for (const uint8_t flag : donate) counters().donated_buffers += flag;
   ASSIGN_OR_RETURN(program.buffers, executable->execute(arguments, donate, device_index_));
   if (program.buffers.size() > program.results.size()) {
     RETURN_IF_ERROR(read_checks(program, *program.buffers.back()));

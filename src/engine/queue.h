@@ -110,6 +110,7 @@ class Queue {
   Status flush_locked(size_t count);
   Status run(Program& program);
   Program plan(size_t count);
+  void pair_donors(Program& program, std::span<const uint8_t> may_donate) const;
   Result<std::shared_ptr<pjrt::Executable>> executable_for(const Program& program);
   std::shared_ptr<pjrt::Executable> load_from_disk(const Hash128& key);
   Result<std::shared_ptr<pjrt::Executable>> compile(const Program& program);

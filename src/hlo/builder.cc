@@ -94,11 +94,11 @@ void Builder::fail(Code code, const std::string& message) const { throw Lowering
 
 std::string Builder::fresh_name() { return "%" + std::to_string(next_name_++); }
 
-Value Builder::parameter(const Type& type, bool donor) {
+Value Builder::parameter(const Type& type, int result) {
   const std::string name = "%arg" + std::to_string(parameter_count_++);
   if (parameter_count_ > 1) parameters_ += ", ";
   parameters_ += name + ": " + type.text();
-  if (donor) parameters_ += " {jax.buffer_donor = true}";
+  if (result >= 0) parameters_ += " {tf.aliasing_output = " + std::to_string(result) + " : i32}";
   return {this, name, type};
 }
 

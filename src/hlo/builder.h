@@ -90,8 +90,9 @@ class Builder {
   [[noreturn]] void fail(const std::string& message) const { fail(Code::kInvalidArgument, message); }
   [[noreturn]] void fail(Code code, const std::string& message) const;
 
-  /// Adds a parameter of @main. A donor may be consumed by the execution.
-  Value parameter(const Type& type, bool donor = false);
+  /// Adds a parameter of @main. Where `result` is not negative, the execution may consume it and put that
+  /// result, of the same type, in its memory.
+  Value parameter(const Type& type, int result = -1);
   /// The finished module: `results` become the results of @main, in order.
   std::string module(const Values& results);
   /// Adds a comment line to the text, e.g. the Python line that the next operations come from.

@@ -42,7 +42,7 @@ std::string constant_text(Make make) {
 TEST(module) {
   Builder builder;
   const Value a = builder.parameter(f32({2, 3}));
-  const Value b = builder.parameter(f32({2, 3}), /*donor=*/true);
+  const Value b = builder.parameter(f32({2, 3}), /*result=*/0);
   builder.comment("aten::add.Tensor  model.py:3");
   const Value c = a + b;
   CHECK(c.type == f32({2, 3}));
@@ -51,7 +51,7 @@ TEST(module) {
   const std::string text = builder.module({c, a});
   CHECK(holds(
       text,
-      "func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<2x3xf32> {jax.buffer_donor = true}) "
+      "func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<2x3xf32> {tf.aliasing_output = 0 : i32}) "
       "-> (tensor<2x3xf32>, tensor<2x3xf32>) {"));
   CHECK(
       holds(text, "\"stablehlo.add\"(%arg0, %arg1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>"));
