@@ -28,6 +28,15 @@ std::vector<int32_t> updated_inputs(const ops::Call& call) {
   return inputs;
 }
 
+// Whether a result may be computed in the memory of this input: where the op writes, it reads nothing else.
+bool works_in_place(const ops::Call& call, int32_t input) {
+  const ops::Traits& traits = call.op->traits;
+  return !traits.distinct || std::any_of(traits.aligned.begin(), traits.aligned.end(), [&](int position) {
+    const auto* tensor = std::get_if<ops::TensorArg>(&call.args[position]);
+    return tensor != nullptr && tensor->input == input;
+  });
+}
+
 }  // namespace
 
 // Which result takes the memory of which input that only the program still holds. XLA puts them in one place
@@ -58,7 +67,7 @@ void Queue::pair_donors(Program& program, std::span<const uint8_t> may_donate) c
       if (reference >= 0) {
         leaf = origins[reference];
       } else if (may_donate[-1 - reference] && last_use[-1 - reference] == static_cast<int32_t>(i) &&
-                 !call.op->traits.distinct) {  // a distinct op reads other places than it writes
+                 works_in_place(call, input)) {
         leaf = -1 - reference;
       }
       origins[node.first_output + output] = leaf;

@@ -371,7 +371,7 @@ Value index_put(Lowering& op, bool checks) {
 }  // namespace
 
 OP("aten::index.Tensor", .distinct = true) { return {index(op, op.tensor(0), op.tensors(1))}; }
-OP("aten::index_put", .distinct = true) { return {index_put(op, true)}; }
+OP("aten::index_put", .distinct = true, .aligned = {0}) { return {index_put(op, true)}; }
 // `unsafe` calls come from gradients, whose indices were checked in the forward.
 OP("aten::_index_put_impl", .distinct = true) { return {index_put(op, !op.flag(4))}; }
 

@@ -95,33 +95,33 @@ struct Elements {
 
 }  // namespace
 
-OP("aten::scatter.src", .distinct = true) {
+OP("aten::scatter.src", .distinct = true, .aligned = {0}) {
   const Elements elements(op);
   return {elements.write(elements.source(op.tensor(3)))};
 }
 
-OP("aten::scatter.value", .accept = accept_convertible<3>, .distinct = true) {
+OP("aten::scatter.value", .accept = accept_convertible<3>, .distinct = true, .aligned = {0}) {
   const Elements elements(op);
   return {elements.write(elements.source(op, 3))};
 }
 
-OP("aten::scatter.reduce", .distinct = true) {
+OP("aten::scatter.reduce", .distinct = true, .aligned = {0}) {
   const Elements elements(op);
   return {
       scatter_reduce(op, elements.self, elements.source(op.tensor(3)), op.text(4), true, elements.scatter())};
 }
 
-OP("aten::scatter.value_reduce", .distinct = true) {
+OP("aten::scatter.value_reduce", .distinct = true, .aligned = {0}) {
   const Elements elements(op);
   return {scatter_reduce(op, elements.self, elements.source(op, 3), op.text(4), true, elements.scatter())};
 }
 
-OP("aten::scatter_add", .distinct = true) {
+OP("aten::scatter_add", .distinct = true, .aligned = {0}) {
   const Elements elements(op);
   return {accumulate(elements.self, elements.source(op.tensor(3)), Reduction::kSum, elements.scatter())};
 }
 
-OP("aten::scatter_reduce.two", .distinct = true) {
+OP("aten::scatter_reduce.two", .distinct = true, .aligned = {0}) {
   const Elements elements(op);
   const Value source = elements.source(op.tensor(3));
   return {scatter_reduce(op, elements.self, source, op.text(4), op.flag(5), elements.scatter())};
@@ -168,7 +168,7 @@ struct Slices {
 
 }  // namespace
 
-OP("aten::index_add", .special = {1.0}, .distinct = true) {
+OP("aten::index_add", .special = {1.0}, .distinct = true, .aligned = {0}) {
   const Slices slices(op, "index_add");
   if (slices.self.rank() > 1) {
     slices.check(op, Code::kInvalidArgument, slices.bounds());
@@ -181,7 +181,7 @@ OP("aten::index_add", .special = {1.0}, .distinct = true) {
   return {hlo::convert(sum, slices.self.dtype())};
 }
 
-OP("aten::index_copy", .distinct = true) {
+OP("aten::index_copy", .distinct = true, .aligned = {0}) {
   const Slices slices(op, "index_copy");
   slices.check(op, Code::kIndexError, "index_copy_(): " + slices.bounds());
   return {
@@ -213,10 +213,10 @@ Value index_fill(Lowering& op, const Value& value) {
 
 }  // namespace
 
-OP("aten::index_fill.int_Scalar", .accept = accept_convertible<3>, .distinct = true) {
+OP("aten::index_fill.int_Scalar", .accept = accept_convertible<3>, .distinct = true, .aligned = {0}) {
   return {index_fill(op, op.scalar(3, op.tensor(0).dtype()))};
 }
-OP("aten::index_fill.int_Tensor", .distinct = true) {
+OP("aten::index_fill.int_Tensor", .distinct = true, .aligned = {0}) {
   return {index_fill(op, hlo::convert(reshape(op.tensor(3), {}), op.tensor(0).dtype()))};
 }
 
