@@ -72,7 +72,7 @@ RUN_TESTS = status=0; \
 test: build-tests
 	@$(call RUN_TESTS,)
 
-test-all: build-tests
+test-all: build-tests $(VENV)/.libtpu
 	@$(call RUN_TESTS,-m '')
 
 # Rows or groups of rows, and other options of `python -m bench`.

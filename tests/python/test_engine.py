@@ -1,5 +1,6 @@
 """What the engine promises in exact counts (compiles, programs, live buffers), and errors at the call causing them."""
 import gc
+import re
 import resource
 import threading
 
@@ -340,3 +341,26 @@ def test_modes():
         y = x.add(1).mul(2).sub(3)
         assert torch.tpu.counters()["programs_run"] - before == programs
         assert y.tolist() == [1, 1, 1]
+
+
+def test_donated_memory_goes_to_what_updates_it(forked, tmp_path):
+    """In a program of several tensors of one type, each result takes the place of the tensor that it is an update of:
+    any other pair makes XLA copy both."""
+    forked("""
+        first, second, rows = torch.ones(8, 8, device="tpu"), torch.ones(8, 8, device="tpu"), torch.ones(2, 8, device="tpu")
+        places = torch.tensor([1, 3], device="tpu")
+        torch.tpu.synchronize()
+        before = torch.tpu.counters()["donated_buffers"]
+        total = second.sum()
+        first.add_(total).mul_(2)
+        product = second @ second
+        second.index_copy_(0, places, rows)
+        torch.tpu.synchronize()
+        assert torch.tpu.counters()["donated_buffers"] - before == 2
+    """, {"TORCH_TPU_DEBUG": str(tmp_path)}).check()
+    programs = [file.read_text() for file in tmp_path.glob("*.mlir")]
+    [signature] = [line for text in programs for line in text.splitlines() if "aliasing_output" in line]
+    arguments, results = signature.split(") -> (")
+    pairs = re.findall(r"(%arg\d+): tensor<8x8xf32> {tf.aliasing_output = (\d+) : i32}", arguments)
+    assert pairs == [("%arg0", "3"), ("%arg1", "1")]  # second, first; total, first, product, second
+    assert results.count("8x8xf32") == 3
