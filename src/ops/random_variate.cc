@@ -271,6 +271,9 @@ Value binomial(Lowering& op, const Value& count, const Value& probability) {
 
 // --- multinomial ------------------------------------------------------------------------------------
 
+/// ATen's limit: every category's index is a whole float32.
+constexpr int64_t kMostCategories = int64_t{1} << 24;
+
 void check_weights(Lowering& op, const Value& weights) {
   op.check(less(weights, 0.0) | !hlo::is_finite(weights), Code::kInvalidArgument,
            "probability tensor contains either `inf`, `nan` or element < 0");
@@ -387,6 +390,7 @@ OP("aten::multinomial", .random = true) {
   if (!op.flag(2) && samples > weights.dim(-1)) {
     op.fail("cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   }
+  if (weights.dim(-1) > kMostCategories) op.fail("number of categories cannot exceed 2^24");
   const int64_t rows = weights.rank() == 2 ? weights.dim(0) : 1;
   const Value table = hlo::reshape(weights, Dims{rows, weights.dim(-1)});
   const bool independent = op.flag(2) && samples > 1;

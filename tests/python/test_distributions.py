@@ -352,6 +352,7 @@ REFUSED = {
     "gamma int64": lambda d: torch._standard_gamma(one(d, **LONG)),
     "multinomial 0": lambda d: one(d).multinomial(0),
     "multinomial 4": lambda d: one(d).multinomial(4),
+    "multinomial of 2^24 + 1": lambda d: one(d, 1).expand((1 << 24) + 1).multinomial(1),
     "multinomial of none": lambda d: one(d, 2, 0).multinomial(1),
     "multinomial int64": lambda d: one(d, **LONG).multinomial(1),
     "multinomial 0-dim": lambda d: torch.ones((), device=d).multinomial(1),
