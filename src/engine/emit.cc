@@ -4,18 +4,19 @@
 
 namespace torch_tpu::engine {
 
-Result<std::string> Queue::emit(const Program& program, pjrt::Platform platform) const {
+Result<std::string> emit(const Program& program, pjrt::Platform platform, bool checks_values) {
+  const Graph& graph = program.graph;
   hlo::Builder builder;
-  hlo::Values leaves(graph_.leaves.size());
+  hlo::Values leaves(graph.leaves.size());
   for (size_t i = 0; i < program.leaves.size(); ++i) {
     const uint32_t leaf = program.leaves[i];
-    leaves[leaf] = builder.parameter(graph_.leaves[leaf].buffer->type(), program.successors[i]);
+    leaves[leaf] = builder.parameter(graph.leaves[leaf].outcome->buffer->type(), program.successors[i]);
   }
   int64_t integers = 0;
   int64_t floats = 0;
-  for (size_t i = 0; i < program.count; ++i) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (!program.needed[i]) continue;
-    const ops::Call& call = *graph_.nodes[i].call;
+    const ops::Call& call = *graph.nodes[i].call;
     for (const ops::ScalarSlot& slot : call.scalars) (slot.is_integer() ? integers : floats) += slot.words();
     if (call.op->traits.random) integers += 2;
   }
@@ -31,16 +32,15 @@ Result<std::string> Queue::emit(const Program& program, pjrt::Platform platform)
     return hlo::reshape(hlo::slice_dim(packed, 0, position, position + 1), hlo::Dims{});
   };
 
-  hlo::Values outputs(program.outputs_end);
+  hlo::Values outputs(program.outcomes.size());
   hlo::Values offenders;
-  for (size_t i = 0; i < program.count; ++i) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (!program.needed[i]) continue;
-    const Node& node = graph_.nodes[i];
+    const Graph::Node& node = graph.nodes[i];
     const ops::Call& call = *node.call;
-    builder.comment(call.op->name + (graph_.sources[i].empty() ? "" : "  " + graph_.sources[i]));
+    builder.comment(call.op->name + (graph.sources[i].empty() ? "" : "  " + graph.sources[i]));
     hlo::Values inputs;
-    for (size_t k = 0; k < call.inputs.size(); ++k) {
-      const Reference reference = graph_.references[node.first_reference + k];
+    for (const Reference reference : graph.references_of(node)) {
       inputs.push_back(reference < 0 ? leaves[-1 - reference] : outputs[reference]);
     }
     hlo::Values scalars;
@@ -71,7 +71,6 @@ Result<std::string> Queue::emit(const Program& program, pjrt::Platform platform)
   }
   hlo::Values results;
   for (const uint32_t result : program.results) results.push_back(outputs[result]);
-  const bool checks_values = platform == client_->platform() ? checks_values_ : checks_values_on(platform);
   if (checks_values && !offenders.empty()) results.push_back(hlo::concatenate(offenders, 0));
   return builder.module(results);
 }

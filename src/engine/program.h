@@ -1,24 +1,49 @@
-// What one flush runs: a prefix of the pending graph, what it reads and what it leaves.
+// What one flush runs: calls cut off the pending graph, what they read and what they leave.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <string>
 #include <vector>
 
-#include "engine/queue.h"
+#include "engine/graph.h"
+#include "pjrt/client.h"
 
 namespace torch_tpu::engine {
 
-struct Queue::Program {
-  size_t count = 0;                 // leading nodes of the graph
-  size_t outputs_end = 0;           // their results
-  std::vector<uint32_t> results;    // results that somebody still wants
-  std::vector<uint8_t> needed;      // per node: a wanted result depends on it
+/// Owned by one thread at a time.
+struct Program {
+  /// Cuts the first `count` nodes off `pending`. Results that a tensor or the rest of it holds get outcomes,
+  /// and the tensors become those of graph `next_epoch`. `checks_values` keeps calls that assert something,
+  /// whoever wants their results. The caller holds the queue's lock.
+  static Program cut(Graph& pending, size_t count, bool checks_values, uint64_t next_epoch);
+
+  /// Leaves out what depends on inputs that could not be computed. Before it runs: by then they are settled.
+  void leave_out_failures();
+  bool is_empty() const;
+  /// Why output `output` is not computed; null when it is. For the life of the leaves.
+  const Status* failure_of(size_t output) const;
+
+  Graph graph;                       // these calls alone; its outputs are null
+  std::vector<OutcomePtr> outcomes;  // parallel to graph.outputs; null where nobody wants the result
+  bool checks_values = false;
+  std::vector<uint8_t> may_donate;  // parallel to graph.leaves: nobody else will read it
+
+  // Chosen from these.
+  std::vector<int32_t> failed;      // per output: the failed leaf behind it or -1; empty when no leaf failed
+  std::vector<uint32_t> results;    // outputs to compute
+  std::vector<uint8_t> needed;      // per node: a result depends on it
   std::vector<uint32_t> leaves;     // inputs that needed nodes use
   std::vector<int32_t> successors;  // parallel to leaves: the result that takes its memory, or -1
-  std::vector<int32_t> failed;      // per output: the failed leaf behind it or -1; empty when no leaf failed
   Hash128 key;
-  std::vector<std::shared_ptr<pjrt::Buffer>> buffers;  // parallel to results, after run()
+
+ private:
+  Graph rest_after(size_t count, uint64_t epoch) const;
+  void select();
+  void pair_donors();
 };
+
+/// The StableHLO of the needed calls for `platform`; with `checks_values`, the offenders of their checks are
+/// the last result. The leaves must have buffers.
+Result<std::string> emit(const Program& program, pjrt::Platform platform, bool checks_values);
 
 }  // namespace torch_tpu::engine

@@ -2,26 +2,29 @@
 //
 // record() appends a call to the pending graph; flush() turns the graph into one program, looks it
 // up in the cache, compiles on a miss and runs it. Flushes come from host reads, synchronize(), the
-// cut rule, and after every op in the strict and blocking modes.
+// cut rule, and after every op in the strict and blocking modes. What the cut rule cuts off is compiled
+// and run by a worker thread while recording goes on; the others wait for it, then run where they are
+// asked for.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/hash.h"
 #include "base/status.h"
-#include "cache/disk_cache.h"
-#include "cache/program_cache.h"
 #include "engine/cut.h"
+#include "engine/executor.h"
+#include "engine/graph.h"
+#include "engine/program.h"
 #include "engine/tensor.h"
-#include "hlo/builder.h"
 #include "ops/call.h"
-#include "pjrt/client.h"
 
 namespace torch_tpu::engine {
 
@@ -30,10 +33,6 @@ namespace torch_tpu::engine {
 enum class Mode { kFused, kStrict, kBlocking };
 Mode mode();
 void set_mode(Mode mode);
-
-/// Whether a program that is neither in memory nor on disk is an error instead of a reason to compile.
-bool cache_is_frozen();
-void set_cache_frozen(bool frozen);
 
 /// Called when TORCH_TPU_DEBUG is set, to name the user's line that records an op; may return "".
 using SourceLine = std::string (*)();
@@ -45,9 +44,13 @@ class Queue {
   /// `disk` may be null: programs are then kept in memory only.
   Queue(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& cache, int device_index,
         cache::DiskCache* disk = nullptr);
+  /// Waits for the programs in flight.
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
 
-  int device_index() const { return device_index_; }
-  int64_t memory_limit_bytes() const { return memory_limit_bytes_; }
+  int device_index() const { return executor_.device_index(); }
+  int64_t memory_limit_bytes() const { return executor_.memory_limit_bytes(); }
 
   /// Records `call` on `inputs` (parallel to call->inputs; tensors of this queue). `words` holds the
   /// run-time numbers: one word per scalar (two for complex), then seed and offset for random ops.
@@ -66,68 +69,35 @@ class Queue {
   /// flush(), then waits for the device. Reports the first error since the last synchronize().
   Status synchronize();
 
-  /// OutOfMemory when `bytes` more can never fit on the device.
-  Status check_capacity(int64_t bytes) const;
+  /// Waits until the programs cut off so far have run; what is pending stays so.
+  void await_programs();
+  /// Ends the worker after the programs in flight, for the end of the process. Later programs run where they
+  /// are recorded.
+  void stop_worker();
+
+  /// OutOfMemory when `bytes` more do not fit on the device, after the programs in flight.
+  Status check_capacity(int64_t bytes);
 
  private:
   friend class Tensor;
+  using Execution = Result<Executor::Execution>;
 
-  // An argument of a pending call: result `index` of the graph, or input -1 - `index` of it.
-  using Reference = int32_t;
-
-  struct Node {
-    const ops::Call* call;
-    uint32_t first_reference;
-    uint32_t first_word;
-    uint32_t first_output;
-    Hash128 hash;  // of the graph up to and including this node
-  };
-  struct Leaf {
-    std::shared_ptr<pjrt::Buffer> buffer;
-    Status error;
-    Tensor* tensor = nullptr;  // whose value this is; null once nobody holds it
-  };
-  /// The pending graph as flat arrays: appending allocates nothing but array growth.
-  struct Graph {
-    std::vector<Node> nodes;
-    std::vector<Reference> references;
-    std::vector<uint64_t> words;
-    std::vector<Tensor*> outputs;     // null once nobody holds the result
-    std::vector<uint32_t> producers;  // node of each output
-    std::vector<Leaf> leaves;
-    std::vector<std::string> sources;  // user lines, only when debugging
-    std::vector<ops::CallPtr> calls;   // keeps the calls alive
-  };
-  /// What one flush runs.
-  struct Program;
-
-  static int word_count(const ops::Call& call);
-  static bool checks_values_on(pjrt::Platform platform);
   Result<Reference> reference_to(const TensorPtr& tensor);
-  void append(const ops::CallPtr& call, std::span<const Reference> references,
-              std::span<const uint64_t> words, std::span<Tensor* const> outputs, std::string source);
   void forget(Tensor& tensor);
-  Status flush_locked(size_t count);
-  Status run(Program& program);
-  Program plan(size_t count);
-  void pair_donors(Program& program, std::span<const uint8_t> may_donate) const;
-  Result<std::shared_ptr<pjrt::Executable>> executable_for(const Program& program);
-  std::shared_ptr<pjrt::Executable> load_from_disk(const Hash128& key);
-  Result<std::shared_ptr<pjrt::Executable>> compile(const Program& program);
-  Status missing_program(const Program& program) const;
-  Result<std::string> emit(const Program& program, pjrt::Platform platform) const;
-  Result<std::vector<std::shared_ptr<pjrt::Buffer>>> pack_words(const Program& program) const;
-  Status read_checks(const Program& program, const pjrt::Buffer& offenders);
+  Program cut(size_t count);
+  Execution execute(Program& program);
+  void settle(Program& program, Execution execution);
+  Status run_pending(std::unique_lock<std::mutex>& lock);
+  Status run_here(size_t count);
+  void hand_off(size_t count, std::unique_lock<std::mutex>& lock);
+  bool start_worker();
+  void work();
+  void await_worker(std::unique_lock<std::mutex>& lock);
   Status take_broken_check() { return std::exchange(broken_check_, Status()); }
-  void settle(Program& program, const Status& status);
 
-  const std::shared_ptr<pjrt::Client> client_;
-  cache::ProgramCache& cache_;
-  cache::DiskCache* const disk_;
-  const int device_index_;
-  const int64_t memory_limit_bytes_;
-  const bool checks_values_;
+  Executor executor_;
 
+  // Guards what follows, the tensors of this queue and their outcomes.
   std::mutex mutex_;
   Graph graph_;
   uint64_t epoch_ = 1;
@@ -135,6 +105,11 @@ class Queue {
   Status first_error_;
   Status broken_check_;  // an assertion about values that a program found broken; raised once
   std::shared_ptr<pjrt::Buffer> last_result_;
+
+  std::condition_variable progress_;  // a program was handed off or has run
+  std::deque<Program> in_flight_;     // in order; the worker runs the first
+  bool is_stopping_ = false;
+  std::thread worker_;
 };
 
 }  // namespace torch_tpu::engine

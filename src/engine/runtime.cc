@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <mutex>
 
@@ -59,6 +60,12 @@ void Runtime::configure(RuntimeOptions given) {
   options() = std::move(given);
 }
 
+void Runtime::await_programs() {
+  if (Runtime* runtime = current.load()) {
+    for (const auto& queue : runtime->queues_) queue->await_programs();
+  }
+}
+
 bool Runtime::is_created() { return current.load() != nullptr; }
 
 int Runtime::available_devices() {
@@ -83,6 +90,10 @@ Result<Runtime*> Runtime::get() {
   ASSIGN_OR_RETURN(auto client, pjrt::Client::create(std::move(api), requested_cpu_devices()));
   // Never destroyed: tensors in static Python state may outlive any order we could choose.
   current = new Runtime(std::move(client));
+  // Before the plugin's own static state goes.
+  std::atexit([] {
+    for (const auto& queue : current.load()->queues_) queue->stop_worker();
+  });
   return current.load();
 }
 

@@ -26,6 +26,8 @@ class Runtime {
   /// The runtime, created on the first call; later calls try again after a failure. Thread-safe.
   static Result<Runtime*> get();
   static bool is_created();
+  /// Waits for the programs in flight on all devices, so that counts and statistics include them.
+  static void await_programs();
   /// Devices that a runtime would show, without creating one; 0 when no plugin is found.
   static int available_devices();
 

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/status.h"
+#include "engine/outcome.h"
 #include "hlo/types.h"
-#include "pjrt/buffer.h"
 
 namespace torch_tpu::engine {
 
 class Queue;
+struct Program;
 
 /// Immutable in value: a write makes a new Tensor. The queue guards all members but `type`; dropping
 /// the last reference tells the queue that a pending result need not be kept.
@@ -26,12 +26,12 @@ class Tensor {
 
  private:
   friend class Queue;
+  friend struct Program;
   Queue* const queue_;
-  int32_t output_ = -1;                   // index among the pending results, -1 when not pending
-  uint64_t leaf_epoch_ = 0;               // the graph in which leaf_ is valid
-  int32_t leaf_ = -1;                     // index among the pending graph's inputs
-  std::shared_ptr<pjrt::Buffer> buffer_;  // once computed
-  Status error_;                          // why it never will be
+  int32_t output_ = -1;      // index among the pending results, -1 when not pending
+  uint64_t leaf_epoch_ = 0;  // the graph in which leaf_ is valid
+  int32_t leaf_ = -1;        // index among the pending graph's inputs
+  OutcomePtr outcome_;       // null while pending
 };
 
 using TensorPtr = std::shared_ptr<Tensor>;

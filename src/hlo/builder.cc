@@ -125,6 +125,16 @@ void Builder::comment(std::string_view text) {
   body_ += '\n';
 }
 
+void Builder::note_transposed(const Value& result, const Value& source,
+                              std::span<const int64_t> permutation) {
+  transposed_.emplace(result.name, Transposed{source, Dims(permutation)});
+}
+
+const Builder::Transposed* Builder::transposed_source(const Value& result) const {
+  const auto found = transposed_.find(result.name);
+  return found == transposed_.end() ? nullptr : &found->second;
+}
+
 Value Builder::splat(double number, const Type& type) { return splat(std::complex<double>(number), type); }
 
 Value Builder::splat(int64_t number, const Type& type) {

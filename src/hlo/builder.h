@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -120,6 +121,14 @@ class Builder {
                  std::string_view attributes = {}, const std::vector<std::string>& regions = {});
   /// The text of a region with block arguments of `types`.
   std::string region(const std::vector<Type>& types, const Region& body);
+  /// Remembers that `result` is `source` transposed, for whoever can read the source in its own order.
+  void note_transposed(const Value& result, const Value& source, std::span<const int64_t> permutation);
+  struct Transposed {
+    Value source;
+    Dims permutation;
+  };
+  /// What note_transposed said of `result`, or null.
+  const Transposed* transposed_source(const Value& result) const;
   /// Calls a private function that is emitted once per module and argument types.
   Values call(const std::string& function, const Values& arguments, const Region& body);
 
@@ -130,6 +139,7 @@ class Builder {
   int parameter_count_ = 0;
   std::string body_;
   int next_name_ = 0;
+  std::unordered_map<std::string, Transposed> transposed_;
   struct Function {
     std::string name;
     std::vector<Type> results;

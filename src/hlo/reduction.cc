@@ -125,6 +125,32 @@ Value without(const Value& x, const Dims& removed, std::initializer_list<Dims*> 
   return reshape(x, kept);
 }
 
+// The elements that are neither in batches nor summed.
+int64_t free_elements(const Value& x, const Dims& batch, const Dims& contract) {
+  int64_t elements = 1;
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    if (!contains(batch, i) && !contains(contract, i)) elements *= x.dim(i);
+  }
+  return elements;
+}
+
+// The operand before it was transposed, with its dimensions renamed, when its free dimensions stay in order.
+bool read_untransposed(Value& operand, Dims& batch, Dims& contract) {
+  const auto* transposed = operand.builder->transposed_source(operand);
+  if (transposed == nullptr) return false;
+  int64_t last = -1;
+  for (int64_t i = 0; i < operand.rank(); ++i) {
+    if (contains(batch, i) || contains(contract, i)) continue;
+    if (transposed->permutation[static_cast<size_t>(i)] < last) return false;
+    last = transposed->permutation[static_cast<size_t>(i)];
+  }
+  for (Dims* dims : {&batch, &contract}) {
+    for (int64_t& dim : *dims) dim = transposed->permutation[static_cast<size_t>(dim)];
+  }
+  operand = Value(transposed->source);
+  return true;
+}
+
 }  // namespace
 
 Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result) {
@@ -135,6 +161,16 @@ Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType
   }
   for (int64_t i = 0; i < rhs.rank(); ++i) {
     if (!contains(dims.rhs_batch, i) && !contains(dims.rhs_contract, i)) type.dims.push_back(rhs.dim(i));
+  }
+  // XLA reads the matrices of matrix products in any order, but transposes those of a product with a vector.
+  if (free_elements(lhs, dims.lhs_batch, dims.lhs_contract) == 1 ||
+      free_elements(rhs, dims.rhs_batch, dims.rhs_contract) == 1) {
+    Value a = lhs;
+    Value b = rhs;
+    DotDims direct = dims;
+    const bool any = read_untransposed(a, direct.lhs_batch, direct.lhs_contract) |
+                     read_untransposed(b, direct.rhs_batch, direct.rhs_contract);
+    if (any) return dot_general(a, b, direct, result);
   }
   DotDims rest = dims;
   Dims lhs_units, rhs_units;

@@ -20,8 +20,10 @@ Value transpose(const Value& x, std::span<const int64_t> permutation) {
     dims.push_back(x.dim(permutation[i]));
   }
   if (identity) return x;
-  return x.builder->emit_one("stablehlo.transpose", {x}, {x.dtype(), dims},
-                             "permutation = " + i64_array(permutation));
+  const Value result = x.builder->emit_one("stablehlo.transpose", {x}, {x.dtype(), dims},
+                                           "permutation = " + i64_array(permutation));
+  x.builder->note_transposed(result, x, permutation);
+  return result;
 }
 
 Value broadcast_in_dim(const Value& x, std::span<const int64_t> dims, std::span<const int64_t> mapping) {

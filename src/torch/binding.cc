@@ -122,6 +122,8 @@ Binding make_binding(const c10::OperatorHandle& handle, const ops::Op& op) {
   binding.is_foreach = schema.name().starts_with("aten::_foreach_");
   binding.returns_list =
       schema.returns().size() == 1 && schema.returns()[0].type()->kind() == TypeKind::ListType;
+  binding.is_gradient = op.name.ends_with("_backward") && written.empty() && !binding.returns_list &&
+                        !arguments.empty() && arguments[0].name().starts_with("grad");
   if (own_schema && !op.traits.writes.empty()) {
     binding.writes_after = op.traits.writes;
   } else {

@@ -48,6 +48,7 @@ struct Binding {
   bool has_in_place = false;      // the dispatcher has an in-place form of the operator
   bool is_foreach = false;        // acts on the elements of lists one by one
   bool returns_list = false;      // the single return is a fresh Tensor[]
+  bool is_gradient = false;       // starts with a gradient; all results are gradients too
   bool expands_masks = false;     // boolean index tensors become integer ones first
   mutable bool has_meta = false;  // ATen can check arguments and tell strides
   Hash128 identity;               // of the dispatcher's operator name

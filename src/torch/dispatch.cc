@@ -442,6 +442,12 @@ void check_numbers(const Binding& binding, const c10::IValue* values) {
 void run_binding(const Binding& binding, torch::jit::Stack& stack) {
   const size_t count = binding.arguments.size();
   c10::IValue* values = stack.data() + stack.size() - count;
+  if (binding.is_gradient && values[0].isTensor() && !values[0].toTensor().defined()) {
+    // Nobody gave a gradient: nor do we.
+    torch::jit::drop(stack, count);
+    for (size_t i = 0; i < binding.returns.size(); ++i) stack.emplace_back(at::Tensor());
+    return;
+  }
   if (binding.op->traits.accept != nullptr) check_numbers(binding, values);
   if (!binding.writes_before.empty() || !binding.writes_after.empty()) check_overlap(binding, values);
   if (const int i = binding.op->traits.out_dtype; i >= 0 && binding.has_out() && values[i].isNone()) {

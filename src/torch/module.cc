@@ -50,6 +50,7 @@ std::string python_line() {
 }
 
 py::dict counters_dict() {
+  engine::Runtime::await_programs();
   py::dict dict;
   for (const auto& [name, count] : engine::counters().snapshot())
     dict[py::str(name.data(), name.size())] = count;
@@ -57,6 +58,7 @@ py::dict counters_dict() {
 }
 
 py::dict memory_dict(int device_index) {
+  engine::Runtime::await_programs();
   const pjrt::MemoryStatistics& statistics = pjrt::memory_statistics(device_index);
   py::dict dict;
   dict["live_bytes"] = statistics.live_bytes.load();
@@ -94,6 +96,7 @@ py::dict device_dict(int device_index) {
 
 /// None when programs are not kept on disk.
 py::object disk_cache_dict() {
+  engine::Runtime::await_programs();
   cache::DiskCache* disk = runtime().disk();
   if (disk == nullptr) return py::none();
   const cache::DiskStatistics statistics = disk->statistics();
@@ -164,23 +167,36 @@ PYBIND11_MODULE(_C, m) {
   m.def("counters", &counters_dict);
   m.def("memory_statistics", &memory_dict);
   m.def("reset_peak_memory", [](int device_index) {
+    engine::Runtime::await_programs();
     pjrt::MemoryStatistics& statistics = pjrt::memory_statistics(device_index);
     statistics.peak_bytes = statistics.live_bytes.load();
   });
   m.def("release_freed", &heap::release_freed, no_gil());
-  m.def("program_count", [] { return engine::Runtime::is_created() ? runtime().programs().size() : 0; });
+  m.def("program_count", [] {
+    engine::Runtime::await_programs();
+    return engine::Runtime::is_created() ? runtime().programs().size() : 0;
+  });
   m.def("clear_programs", [] {
+    engine::Runtime::await_programs();
     if (engine::Runtime::is_created()) runtime().programs().clear();
   });
   m.def("disk_cache", &disk_cache_dict);
   m.def("clear_disk_cache", [] {
+    engine::Runtime::await_programs();
     if (cache::DiskCache* disk = runtime().disk()) disk->clear();
   });
   m.def("cache_is_frozen", &engine::cache_is_frozen);
-  m.def("set_cache_frozen", &engine::set_cache_frozen);
-  m.def("start_capture", [] { engine::start_capture(pjrt::Platform::kTpu); });
+  m.def("set_cache_frozen", [](bool frozen) {
+    engine::Runtime::await_programs();
+    engine::set_cache_frozen(frozen);
+  });
+  m.def("start_capture", [] {
+    engine::Runtime::await_programs();
+    engine::start_capture(pjrt::Platform::kTpu);
+  });
   m.def("finish_capture", [] {
     py::list programs;
+    engine::Runtime::await_programs();
     for (const std::string& text : engine::finish_capture()) programs.append(py::bytes(text));
     return programs;
   });

@@ -304,6 +304,68 @@ TEST(failing_part_of_a_window) {
   CHECK(engine.queue.synchronize().ok());
 }
 
+// Programs that the cut rule cuts off run elsewhere, in order; counts are exact after await_programs().
+TEST(programs_in_flight) {
+  const ScopedVariable window("TORCH_TPU_CUT_WINDOW", "4");
+  const int64_t live = live_buffers();
+  {
+    Engine engine;
+    TensorPtr x = engine.four();
+    const Counts counts;
+    for (int i = 0; i < 400; ++i) x = engine.negate(engine.add(x, x));
+    engine.queue.await_programs();
+    const int64_t programs = counts.programs();
+    CHECK(programs >= 100);
+    CHECK_EQ(counts.compiles() + counts.hits(), programs);
+    engine.queue.await_programs();
+    CHECK_EQ(counts.programs(), programs);
+    CHECK_EQ(engine.read(x).size(), size_t{4});
+    CHECK(counts.programs() <= programs + 1);
+    CHECK_EQ(counts.donations(), counts.programs());  // each its only input
+  }
+  CHECK_EQ(live_buffers(), live);
+}
+
+// What is given away does not depend on how far the worker is.
+TEST(donations_do_not_depend_on_time) {
+  const ScopedVariable window("TORCH_TPU_CUT_WINDOW", "4");
+  for (const bool waits : {false, true}) {
+    Engine engine;
+    TensorPtr x = engine.four();
+    const Counts counts;
+    for (int i = 0; i < 200; ++i) {
+      x = engine.negate(x);
+      if (waits) engine.queue.await_programs();
+    }
+    CHECK_EQ(engine.read(x).size(), size_t{4});
+    CHECK_EQ(counts.donations(), counts.programs());
+  }
+}
+
+// The end of a queue waits for its programs.
+TEST(end_of_a_queue) {
+  const ScopedVariable window("TORCH_TPU_CUT_WINDOW", "4");
+  const int64_t live = live_buffers();
+  for (int round = 0; round < 20; ++round) {
+    Engine engine;
+    TensorPtr x = engine.four();
+    for (int i = 0; i < 20; ++i) x = engine.negate(x);
+  }
+  CHECK_EQ(live_buffers(), live);
+}
+
+TEST(stopped_worker) {
+  const ScopedVariable window("TORCH_TPU_CUT_WINDOW", "4");
+  Engine engine;
+  TensorPtr x = engine.four();
+  for (int i = 0; i < 20; ++i) x = engine.negate(x);
+  engine.queue.stop_worker();
+  const Counts counts;
+  for (int i = 0; i < 20; ++i) x = engine.negate(x);
+  CHECK(counts.programs() >= 4);  // here, at once
+  CHECK_EQ(engine.read(x).size(), size_t{4});
+}
+
 TEST(threads_record_in_one_queue) {
   const ScopedVariable window("TORCH_TPU_CUT_WINDOW", "16");
   Engine engine;

@@ -181,6 +181,34 @@ TEST(moving_elements) {
   CHECK_EQ(concatenate({x}, 0).name, x.name);
 }
 
+// A matrix that is multiplied with one vector is read in its own order.
+TEST(products_with_vectors_read_through_transposes) {
+  Builder builder;
+  const Value row = builder.parameter(f32({1, 8}));
+  const Value rows = builder.parameter(f32({2, 8}));
+  const Value weight = builder.parameter(f32({4, 8}));
+  const Value batched = builder.parameter(f32({3, 4, 8}));
+  const DotDims plain{{}, {}, {1}, {0}};
+  const auto product = [&](const Value& a, const Value& b, const DotDims& dims) {
+    const Value result = dot_general(a, b, dims, DType::kF32);
+    return std::pair(result.type, builder.module({result}));
+  };
+  const Value flipped = transpose(weight, Dims{1, 0});
+  const auto [type, text] = product(row, flipped, plain);
+  CHECK(type == f32({1, 4}));
+  CHECK(holds(text, "(%arg0, %arg2) {dot_dimension_numbers"));
+  CHECK(holds(text, "rhs_contracting_dimensions = [1]"));
+  CHECK(!holds(product(rows, flipped, plain).second, "(%arg1, %arg2)"));
+  // Batches keep their order, free dimensions would not.
+  const Value vectors = builder.parameter(f32({3, 1, 8}));
+  const auto batches = product(vectors, transpose(batched, Dims{0, 2, 1}), {{0}, {0}, {2}, {1}});
+  CHECK(batches.first == f32({3, 1, 4}));
+  CHECK(holds(batches.second, "(%arg4, %arg3)"));
+  const auto turned = product(row, transpose(batched, Dims{2, 1, 0}), plain);
+  CHECK(turned.first == f32({1, 4, 3}));
+  CHECK(!holds(turned.second, "(%arg0, %arg3)"));
+}
+
 TEST(reductions_and_dots) {
   Builder builder;
   const Value x = builder.parameter(f32({2, 3, 4}));

@@ -1,0 +1,62 @@
+// Programs and their execution on one device: found in memory, loaded from disk or compiled, then run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/disk_cache.h"
+#include "cache/program_cache.h"
+#include "engine/program.h"
+#include "pjrt/client.h"
+
+namespace torch_tpu::engine {
+
+/// Whether a program that is neither in memory nor on disk is an error instead of a reason to compile.
+bool cache_is_frozen();
+void set_cache_frozen(bool frozen);
+
+/// Immutable after creation; thread-safe.
+class Executor {
+ public:
+  /// `disk` may be null: programs are then kept in memory only.
+  Executor(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& cache, int device_index,
+           cache::DiskCache* disk);
+
+  pjrt::Client& client() const { return *client_; }
+  int device_index() const { return device_index_; }
+  int64_t memory_limit_bytes() const { return memory_limit_bytes_; }
+  /// Whether programs compute what their checks assert.
+  bool checks_values() const { return checks_values_; }
+
+  struct Execution {
+    std::vector<std::shared_ptr<pjrt::Buffer>> buffers;  // parallel to Program::results
+    Status broken_check;  // the first assertion about values that does not hold
+  };
+  /// Runs a program whose leaves have buffers.
+  Result<Execution> run(const Program& program);
+
+  /// OutOfMemory when `bytes` more do not fit on the device now.
+  Status check_capacity(int64_t bytes) const;
+
+ private:
+  static bool checks_values_on(pjrt::Platform platform);
+  Result<std::shared_ptr<pjrt::Executable>> executable_for(const Program& program);
+  std::shared_ptr<pjrt::Executable> load_from_disk(const Hash128& key);
+  Result<std::shared_ptr<pjrt::Executable>> compile(const Program& program);
+  Status missing_program(const Program& program) const;
+  Result<std::vector<std::shared_ptr<pjrt::Buffer>>> pack_words(const Program& program) const;
+  /// `broken`: the first check that an offender breaks.
+  Status read_checks(const Program& program, const pjrt::Buffer& offenders, Status& broken) const;
+
+  const std::shared_ptr<pjrt::Client> client_;
+  cache::ProgramCache& cache_;
+  cache::DiskCache* const disk_;
+  const int device_index_;
+  const int64_t memory_limit_bytes_;
+  const bool checks_values_;
+};
+
+}  // namespace torch_tpu::engine
