@@ -21,6 +21,10 @@ const Variable kFallback{"TORCH_TPU_FALLBACK", "0",
                          "1 runs operators without a lowering on the CPU, with one warning per operator."};
 const Variable kCutWindow{"TORCH_TPU_CUT_WINDOW", "512",
                           "The most ops a fused program holds; smaller compiles sooner, larger fuses more."};
+const Variable kOwnSizes{
+    "TORCH_TPU_OWN_SIZES", "3",
+    "Sizes of one program, such as lengths of a sequence, that are each compiled on their own; "
+    "after them one program serves all sizes up to a bound. 0: all on their own."};
 const Variable kMemoryLimit{"TORCH_TPU_MEMORY_LIMIT_BYTES", "0",
                             "Device memory in bytes; 0 takes what the device or the machine has."};
 const Variable kHeapBytes{
@@ -40,9 +44,9 @@ const Variable kCacheBytes{"TORCH_TPU_CACHE_BYTES", "4294967296",
                            "The size of that folder from which on the programs not used for longest go."};
 
 std::span<const Variable* const> table() {
-  static constexpr std::array kTable{&kPlugin,   &kCpuDevices,  &kLocalWorldSize, &kMode,      &kDebug,
-                                     &kFallback, &kCutWindow,   &kMemoryLimit,    &kHeapBytes, &kCheckValues,
-                                     &kCache,    &kCacheFolder, &kCacheBytes};
+  static constexpr std::array kTable{
+      &kPlugin,   &kCpuDevices,  &kLocalWorldSize, &kMode,        &kDebug, &kFallback,    &kCutWindow,
+      &kOwnSizes, &kMemoryLimit, &kHeapBytes,      &kCheckValues, &kCache, &kCacheFolder, &kCacheBytes};
   return kTable;
 }
 

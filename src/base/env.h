@@ -21,6 +21,7 @@ extern const Variable kMode;            // TORCH_TPU_MODE
 extern const Variable kDebug;           // TORCH_TPU_DEBUG
 extern const Variable kFallback;        // TORCH_TPU_FALLBACK
 extern const Variable kCutWindow;       // TORCH_TPU_CUT_WINDOW
+extern const Variable kOwnSizes;        // TORCH_TPU_OWN_SIZES
 extern const Variable kMemoryLimit;     // TORCH_TPU_MEMORY_LIMIT_BYTES
 extern const Variable kHeapBytes;       // TORCH_TPU_HEAP_BYTES
 extern const Variable kCheckValues;     // TORCH_TPU_CHECK_VALUES

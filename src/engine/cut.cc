@@ -18,9 +18,12 @@ size_t CutRule::append(const Hash128& signature, int64_t result_bytes) {
   if (bytes_ > byte_limit_) {
     const size_t count = pending_.size();
     reset();
+    cause_ = Cause::kByteLimit;
     return count;
   }
-  if (pending_.size() < window_ && (pending_.size() != kShortWindow || !repeats())) return 0;
+  const bool is_full = pending_.size() >= window_;
+  if (!is_full && (pending_.size() != kShortWindow || !repeats())) return 0;
+  cause_ = is_full ? Cause::kFullWindow : Cause::kRepetition;
   return cut_at_minimum();
 }
 

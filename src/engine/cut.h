@@ -19,6 +19,17 @@
 
 namespace torch_tpu::engine {
 
+/// Why a program ends where it does.
+enum class Cause : uint8_t {
+  kHostRead,  // somebody reads a value
+  kSynchronize,
+  kFlush,       // everything recorded was asked to run
+  kMode,        // strict and blocking: after each op
+  kFullWindow,  // the rest are the rule's
+  kRepetition,
+  kByteLimit,
+};
+
 /// Not thread-safe; the queue that owns it locks.
 class CutRule {
  public:
@@ -31,6 +42,8 @@ class CutRule {
   size_t append(const Hash128& signature, int64_t result_bytes);
   /// Everything pending was run for another reason (a host read): forget the history.
   void reset();
+  /// Why append() cut last.
+  Cause cause() const { return cause_; }
 
  private:
   static constexpr size_t kHistory = 4;        // signatures in one rolling hash
@@ -48,6 +61,7 @@ class CutRule {
   const size_t window_;
   const int64_t byte_limit_;
   int64_t bytes_ = 0;
+  Cause cause_ = Cause::kFullWindow;
   std::vector<uint64_t> history_;
   std::vector<Pending> pending_;
 };

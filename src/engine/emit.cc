@@ -4,19 +4,20 @@
 
 namespace torch_tpu::engine {
 
-Result<std::string> emit(const Program& program, pjrt::Platform platform, bool checks_values) {
+Result<hlo::Values> append(hlo::Builder& builder, const Program& program, std::span<const ops::CallPtr> calls,
+                           std::span<const hlo::Type> leaf_types, pjrt::Platform platform,
+                           bool checks_values) {
   const Graph& graph = program.graph;
-  hlo::Builder builder;
   hlo::Values leaves(graph.leaves.size());
   for (size_t i = 0; i < program.leaves.size(); ++i) {
     const uint32_t leaf = program.leaves[i];
-    leaves[leaf] = builder.parameter(graph.leaves[leaf].outcome->buffer->type(), program.successors[i]);
+    leaves[leaf] = builder.parameter(leaf_types[i], program.successors[i]);
   }
   int64_t integers = 0;
   int64_t floats = 0;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (!program.needed[i]) continue;
-    const ops::Call& call = *graph.nodes[i].call;
+    const ops::Call& call = *calls[i];
     for (const ops::ScalarSlot& slot : call.scalars) (slot.is_integer() ? integers : floats) += slot.words();
     if (call.op->traits.random) integers += 2;
   }
@@ -37,7 +38,7 @@ Result<std::string> emit(const Program& program, pjrt::Platform platform, bool c
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (!program.needed[i]) continue;
     const Graph::Node& node = graph.nodes[i];
-    const ops::Call& call = *node.call;
+    const ops::Call& call = *calls[i];
     builder.comment(call.op->name + (graph.sources[i].empty() ? "" : "  " + graph.sources[i]));
     hlo::Values inputs;
     for (const Reference reference : graph.references_of(node)) {
@@ -72,6 +73,16 @@ Result<std::string> emit(const Program& program, pjrt::Platform platform, bool c
   hlo::Values results;
   for (const uint32_t result : program.results) results.push_back(outputs[result]);
   if (checks_values && !offenders.empty()) results.push_back(hlo::concatenate(offenders, 0));
+  return results;
+}
+
+Result<std::string> emit(const Program& program, pjrt::Platform platform, bool checks_values) {
+  std::vector<hlo::Type> leaf_types;
+  for (const uint32_t leaf : program.leaves)
+    leaf_types.push_back(program.graph.leaves[leaf].outcome->buffer->type());
+  hlo::Builder builder;
+  ASSIGN_OR_RETURN(const hlo::Values results,
+                   append(builder, program, program.graph.calls, leaf_types, platform, checks_values));
   return builder.module(results);
 }
 

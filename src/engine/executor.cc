@@ -1,5 +1,6 @@
 #include "engine/executor.h"
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +9,7 @@
 #include "base/heap.h"
 #include "engine/capture.h"
 #include "engine/counters.h"
+#include "engine/history.h"
 #include "ops/op.h"
 
 namespace torch_tpu::engine {
@@ -63,7 +65,8 @@ Executor::Executor(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& ca
       disk_(disk),
       device_index_(device_index),
       memory_limit_bytes_(capacity_of(client_->devices()[device_index])),
-      checks_values_(checks_values_on(client_->platform())) {}
+      checks_values_(checks_values_on(client_->platform())),
+      families_(env::integer(env::kOwnSizes)) {}
 
 bool Executor::checks_values_on(pjrt::Platform platform) {
   return platform == pjrt::Platform::kCpu || env::flag(env::kCheckValues);
@@ -78,32 +81,69 @@ Status Executor::check_capacity(int64_t bytes) const {
                                   ", of which " + megabytes(in_use) + " are in use."};
 }
 
-Result<std::shared_ptr<pjrt::Executable>> Executor::executable_for(const Program& program) {
+Result<Executor::Found> Executor::executable_for(const Program& program) {
   if (const auto platform = capture_platform()) {
     ASSIGN_OR_RETURN(std::string text, emit(program, *platform, checks_values_on(*platform)));
     add_to_capture(std::move(text));
   }
   if (auto found = cache_.find(program.key)) {
     ++counters().cache_hits;
-    return found;
+    return Found{found, {}, Origin::kMemory, {}};
   }
-  auto executable = load_from_disk(program.key);
-  if (executable == nullptr) {
+  // Inputs are padded and results cropped on the host, which only the CPU platform shares its memory with.
+  if (client_->platform() == pjrt::Platform::kCpu) {
+    const Families::Match match = families_.find(program);
+    if (match.program != nullptr) {
+      Found found = bounded_executable(program, match);
+      if (found.executable != nullptr) return found;
+      families_.give_up(program);
+    }
+  }
+  Found found{load(program.key), {}, Origin::kDisk, {}};
+  if (found.executable == nullptr) {
     if (cache_is_frozen()) return missing_program(program);
-    ASSIGN_OR_RETURN(executable, compile(program));
+    ASSIGN_OR_RETURN(const std::string text, emit(program, client_->platform(), checks_values_));
+    ASSIGN_OR_RETURN(found.executable, compile(program, program.key, text));
+    found.origin = Origin::kCompiled;
   }
-  cache_.insert(program.key, executable);
-  heap::release_freed();  // a compile or load leaves tens of megabytes behind
-  return executable;
+  remember(program, found);
+  return found;
 }
 
-std::shared_ptr<pjrt::Executable> Executor::load_from_disk(const Hash128& key) {
+void Executor::remember(const Program& program, Found& found) {
+  if (found.origin == Origin::kCompiled && is_traced())
+    found.difference = History::of_process().difference(program);
+  History::of_process().add(program);
+}
+
+Executor::Found Executor::bounded_executable(const Program& program, const Families::Match& match) {
+  const Hash128& key = match.program->key;
+  Found found{cache_.find(key), match, Origin::kMemory, {}};
+  if (found.executable != nullptr) {
+    ++counters().cache_hits;
+    return found;
+  }
+  found = {load(key), match, Origin::kDisk, {}};
+  if (found.executable != nullptr) return found;
+  if (cache_is_frozen()) return {};
+  const auto text = emit(program, *match.program, client_->platform(), checks_values_);
+  if (!text.ok()) return {};
+  auto compiled = compile(program, key, *text);
+  if (!compiled.ok()) return {};
+  found = {*compiled, match, Origin::kCompiled, {}};
+  remember(program, found);
+  return found;
+}
+
+std::shared_ptr<pjrt::Executable> Executor::load(const Hash128& key) {
   if (disk_ == nullptr) return nullptr;
   const std::optional<std::string> bytes = disk_->find(key);
   if (!bytes) return nullptr;
   auto loaded = client_->load(*bytes);
   if (loaded.ok()) {
     ++counters().disk_hits;
+    cache_.insert(key, *loaded);
+    heap::release_freed();  // a load or compile leaves tens of megabytes behind
     return *loaded;
   }
   disk_->discard(key);
@@ -118,11 +158,11 @@ Status Executor::missing_program(const Program& program) const {
   return {Code::kUnavailable, "the compilation cache is frozen and has no program for: " + ops};
 }
 
-Result<std::shared_ptr<pjrt::Executable>> Executor::compile(const Program& program) {
+Result<std::shared_ptr<pjrt::Executable>> Executor::compile(const Program& program, const Hash128& key,
+                                                            const std::string& stablehlo) {
   ++counters().modules_emitted;
-  ASSIGN_OR_RETURN(const std::string text, emit(program, client_->platform(), checks_values_));
   static const bool debugging = !env::text(env::kDebug).empty();
-  if (debugging) dump(program.key, text);
+  if (debugging) dump(key, stablehlo);
   int64_t bytes = 0;
   for (const uint32_t leaf : program.leaves)
     bytes += program.graph.leaves[leaf].outcome->buffer->type().bytes();
@@ -138,11 +178,13 @@ Result<std::shared_ptr<pjrt::Executable>> Executor::compile(const Program& progr
         "xla_cpu_disable_new_fusion_emitters,xla_cpu_disable_loop_unrolling";
   }
   ++counters().compiles;
-  ASSIGN_OR_RETURN(auto executable, client_->compile(text, options));
+  ASSIGN_OR_RETURN(auto executable, client_->compile(stablehlo, options));
   if (disk_ != nullptr) {
     // A program that cannot be kept is compiled again next time.
-    if (const auto bytes = executable->serialize(); bytes.ok()) (void)disk_->insert(program.key, *bytes);
+    if (const auto bytes = executable->serialize(); bytes.ok()) (void)disk_->insert(key, *bytes);
   }
+  cache_.insert(key, executable);
+  heap::release_freed();
   return executable;
 }
 
@@ -189,28 +231,70 @@ Result<std::vector<std::shared_ptr<pjrt::Buffer>>> Executor::pack_words(const Pr
   return buffers;
 }
 
-Result<Executor::Execution> Executor::run(const Program& program) {
-  ASSIGN_OR_RETURN(const auto executable, executable_for(program));
-  int64_t bytes = 0;
-  for (const hlo::Type& type : executable->outputs()) bytes += type.bytes();
-  if (bytes > memory_limit_bytes_ / 16) RETURN_IF_ERROR(check_capacity(bytes));
-  ASSIGN_OR_RETURN(const auto packed, pack_words(program));
-  std::vector<pjrt::Buffer*> arguments;
-  std::vector<uint8_t> donate;
-  for (const int32_t successor : program.successors) donate.push_back(successor >= 0);
-  for (const uint32_t leaf : program.leaves)
-    arguments.push_back(program.graph.leaves[leaf].outcome->buffer.get());
-  for (const auto& buffer : packed) {
-    arguments.push_back(buffer.get());
-    donate.push_back(0);
+Result<Executor::Inputs> Executor::inputs_of(const Program& program, const Families::Match& bounded) const {
+  Inputs inputs;
+  const auto add = [&inputs](std::shared_ptr<pjrt::Buffer> buffer) {
+    inputs.arguments.push_back(buffer.get());
+    inputs.temporary.push_back(std::move(buffer));
+  };
+  for (size_t i = 0; i < program.leaves.size(); ++i) {
+    // Held by the program alone: who records meanwhile counts the holders.
+    const pjrt::Buffer& buffer = *program.graph.leaves[program.leaves[i]].outcome->buffer;
+    if (bounded.program == nullptr || buffer.type() == bounded.program->leaf_types[i]) {
+      inputs.arguments.push_back(program.graph.leaves[program.leaves[i]].outcome->buffer.get());
+    } else {
+      ASSIGN_OR_RETURN(auto padded, buffer.resized(bounded.program->leaf_types[i]));
+      add(std::move(padded));
+    }
   }
+  ASSIGN_OR_RETURN(auto packed, pack_words(program));
+  for (auto& buffer : packed) add(std::move(buffer));
+  if (bounded.program != nullptr) {
+    const auto size = static_cast<int32_t>(bounded.size);
+    ASSIGN_OR_RETURN(auto buffer, client_->copy_to_device(&size, {hlo::DType::kS32, {}}, device_index_));
+    add(std::move(buffer));
+  }
+  for (const int32_t successor : program.successors) inputs.donate.push_back(successor >= 0);
+  inputs.donate.resize(inputs.arguments.size());
+  return inputs;
+}
+
+Status Executor::crop(const Program& program, std::vector<std::shared_ptr<pjrt::Buffer>>& results) const {
+  auto node = program.graph.nodes.begin();
+  for (size_t i = 0; i < program.results.size(); ++i) {
+    while (program.results[i] >= node->first_output + node->call->outputs.size()) ++node;
+    const hlo::Type& type = node->call->outputs[program.results[i] - node->first_output];
+    if (!(results[i]->type() == type)) {
+      ASSIGN_OR_RETURN(results[i], results[i]->resized(type));
+    }
+  }
+  return {};
+}
+
+Result<Executor::Execution> Executor::run(const Program& program) {
+  RunTimer timer(program, device_index_);
+  ASSIGN_OR_RETURN(const Found found, executable_for(program));
+  timer.found(found.origin, found.bounded.program != nullptr ? found.bounded.program->bound : 0,
+              found.difference);
+  const pjrt::Executable& executable = *found.executable;
+  int64_t bytes = 0;
+  for (const hlo::Type& type : executable.outputs()) bytes += type.bytes();
+  if (bytes > memory_limit_bytes_ / 16) RETURN_IF_ERROR(check_capacity(bytes));
+  const auto start = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(const Inputs inputs, inputs_of(program, found.bounded));
   ++counters().programs_run;
-  for (const uint8_t flag : donate) counters().donated_buffers += flag;
+  for (const uint8_t flag : inputs.donate) counters().donated_buffers += flag;
   Execution execution;
-  ASSIGN_OR_RETURN(execution.buffers, executable->execute(arguments, donate, device_index_));
+  ASSIGN_OR_RETURN(execution.buffers, executable.execute(inputs.arguments, inputs.donate, device_index_));
+  timer.await(execution.buffers);
   if (execution.buffers.size() > program.results.size()) {
     RETURN_IF_ERROR(read_checks(program, *execution.buffers.back(), execution.broken_check));
     execution.buffers.pop_back();
+  }
+  if (found.bounded.program != nullptr) {
+    RETURN_IF_ERROR(crop(program, execution.buffers));
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    families_.spend(program, spent.count());
   }
   return execution;
 }

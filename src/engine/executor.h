@@ -9,7 +9,9 @@
 #include "base/status.h"
 #include "cache/disk_cache.h"
 #include "cache/program_cache.h"
+#include "engine/family.h"
 #include "engine/program.h"
+#include "engine/trace.h"
 #include "pjrt/client.h"
 
 namespace torch_tpu::engine {
@@ -43,9 +45,29 @@ class Executor {
 
  private:
   static bool checks_values_on(pjrt::Platform platform);
-  Result<std::shared_ptr<pjrt::Executable>> executable_for(const Program& program);
-  std::shared_ptr<pjrt::Executable> load_from_disk(const Hash128& key);
-  Result<std::shared_ptr<pjrt::Executable>> compile(const Program& program);
+  /// What runs a program: one of its own, or one for many sizes.
+  struct Found {
+    std::shared_ptr<pjrt::Executable> executable;
+    Families::Match bounded;
+    Origin origin = Origin::kMemory;
+    std::string difference;  // of a compiled one, while traced: what no known program had
+  };
+  Result<Found> executable_for(const Program& program);
+  /// Without an executable when there can be none.
+  Found bounded_executable(const Program& program, const Families::Match& match);
+  /// `found` was compiled or loaded for `program`.
+  static void remember(const Program& program, Found& found);
+  std::shared_ptr<pjrt::Executable> load(const Hash128& key);
+  Result<std::shared_ptr<pjrt::Executable>> compile(const Program& program, const Hash128& key,
+                                                    const std::string& stablehlo);
+  /// The arguments of an execution; `temporary` holds those that the program does not.
+  struct Inputs {
+    std::vector<pjrt::Buffer*> arguments;
+    std::vector<uint8_t> donate;
+    std::vector<std::shared_ptr<pjrt::Buffer>> temporary;
+  };
+  Result<Inputs> inputs_of(const Program& program, const Families::Match& bounded) const;
+  Status crop(const Program& program, std::vector<std::shared_ptr<pjrt::Buffer>>& results) const;
   Status missing_program(const Program& program) const;
   Result<std::vector<std::shared_ptr<pjrt::Buffer>>> pack_words(const Program& program) const;
   /// `broken`: the first check that an offender breaks.
@@ -57,6 +79,7 @@ class Executor {
   const int device_index_;
   const int64_t memory_limit_bytes_;
   const bool checks_values_;
+  Families families_;
 };
 
 }  // namespace torch_tpu::engine

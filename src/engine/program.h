@@ -2,13 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "engine/cut.h"
 #include "engine/graph.h"
+#include "hlo/builder.h"
 #include "pjrt/client.h"
 
 namespace torch_tpu::engine {
+
+/// Where a program ends and why; `source` is the user's line that asked for it, when lines are recorded.
+struct Ending {
+  Cause cause = Cause::kFlush;
+  std::string source;
+};
 
 /// Owned by one thread at a time.
 struct Program {
@@ -26,6 +35,7 @@ struct Program {
   Graph graph;                       // these calls alone; its outputs are null
   std::vector<OutcomePtr> outcomes;  // parallel to graph.outputs; null where nobody wants the result
   bool checks_values = false;
+  Ending ending;
   std::vector<uint8_t> may_donate;  // parallel to graph.leaves: nobody else will read it
 
   // Chosen from these.
@@ -42,6 +52,12 @@ struct Program {
   void pair_donors();
 };
 
+/// Appends the needed calls, given as `calls` (parallel to the nodes), for `platform`: parameters for the
+/// leaves, then the packed integers and floats, where there are any. With `checks_values`, the last of the
+/// results are the offenders of the calls' checks.
+Result<hlo::Values> append(hlo::Builder& builder, const Program& program, std::span<const ops::CallPtr> calls,
+                           std::span<const hlo::Type> leaf_types, pjrt::Platform platform,
+                           bool checks_values);
 /// The StableHLO of the needed calls for `platform`; with `checks_values`, the offenders of their checks are
 /// the last result. The leaves must have buffers.
 Result<std::string> emit(const Program& program, pjrt::Platform platform, bool checks_values);

@@ -3,6 +3,7 @@
 #include "base/env.h"
 #include "base/heap.h"
 #include "engine/counters.h"
+#include "engine/trace.h"
 #include "ops/op.h"
 
 namespace torch_tpu::engine {
@@ -20,13 +21,10 @@ std::atomic<Mode>& mode_storage() {
   return instance;
 }
 
-std::atomic<SourceLine> source_line{nullptr};
-
 }  // namespace
 
 Mode mode() { return mode_storage(); }
 void set_mode(Mode mode) { mode_storage() = mode; }
-void set_source_line(SourceLine function) { source_line = function; }
 
 Tensor::~Tensor() {
   // Without a look at output_: another thread may be settling this tensor right now.
@@ -59,12 +57,10 @@ Result<Reference> Queue::reference_to(const TensorPtr& tensor) {
 
 Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span<const TensorPtr> inputs,
                                              std::span<const uint64_t> words) {
-  static const bool debugging = !env::text(env::kDebug).empty();
   int64_t bytes = 0;
   for (const hlo::Type& type : call->outputs) bytes += type.bytes();
   if (bytes > memory_limit_bytes() / 2) RETURN_IF_ERROR(check_capacity(bytes));
-  std::string source;
-  if (debugging && source_line.load() != nullptr) source = source_line.load()();
+  std::string source = source_line();
   std::vector<TensorPtr> results;
   std::vector<Tensor*> outputs;
   for (const hlo::Type& type : call->outputs) {
@@ -88,7 +84,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
     if (const size_t count = cut_.append(call->hash, bytes); count > 0) hand_off(count, lock);
     return results;
   }
-  RETURN_IF_ERROR(run_pending(lock));
+  RETURN_IF_ERROR(run_pending(lock, {Cause::kMode, ""}));
   RETURN_IF_ERROR(take_broken_check());
   if (mode() == Mode::kBlocking) {
     for (const TensorPtr& result : results) RETURN_IF_ERROR(result->outcome_->buffer->await());
@@ -106,8 +102,10 @@ TensorPtr Queue::adopt(std::shared_ptr<pjrt::Buffer> buffer) {
 
 Result<std::shared_ptr<pjrt::Buffer>> Queue::materialize(const TensorPtr& tensor) {
   RETURN_IF_ERROR(pjrt::check_not_forked());
+  Ending ending{Cause::kHostRead, source_line()};
   std::unique_lock lock(mutex_);
-  if (tensor->output_ >= 0) (void)run_pending(lock);  // the tensor itself carries its error
+  if (tensor->output_ >= 0)
+    (void)run_pending(lock, std::move(ending));  // the tensor itself carries its error
   const OutcomePtr outcome = tensor->outcome_;
   progress_.wait(lock, [&] { return outcome->settled; });
   RETURN_IF_ERROR(take_broken_check());
@@ -117,16 +115,18 @@ Result<std::shared_ptr<pjrt::Buffer>> Queue::materialize(const TensorPtr& tensor
 
 Status Queue::flush() {
   RETURN_IF_ERROR(pjrt::check_not_forked());
+  Ending ending{Cause::kFlush, source_line()};
   std::unique_lock lock(mutex_);
-  return run_pending(lock);
+  return run_pending(lock, std::move(ending));
 }
 
 Status Queue::synchronize() {
   RETURN_IF_ERROR(pjrt::check_not_forked());
+  Ending ending{Cause::kSynchronize, source_line()};
   std::shared_ptr<pjrt::Buffer> last;
   {
     std::unique_lock lock(mutex_);
-    (void)run_pending(lock);
+    (void)run_pending(lock, std::move(ending));
     last = last_result_;
     if (!first_error_.ok()) return std::exchange(first_error_, Status());
     RETURN_IF_ERROR(take_broken_check());
@@ -146,8 +146,9 @@ void Queue::forget(Tensor& tensor) {
   if (tensor.leaf_epoch_ == epoch_) graph_.leaves[tensor.leaf_].tensor = nullptr;
 }
 
-Program Queue::cut(size_t count) {
+Program Queue::cut(size_t count, Ending ending) {
   Program program = Program::cut(graph_, count, executor_.checks_values(), ++epoch_);
+  program.ending = std::move(ending);
   for (const uint32_t leaf : program.leaves) ++program.graph.leaves[leaf].outcome->programs;
   for (const uint32_t result : program.results) ++program.outcomes[result]->programs;
   return program;
@@ -176,10 +177,10 @@ void Queue::settle(Program& program, Execution execution) {
   }
   if (execution.ok()) {
     for (size_t i = 0; i < program.results.size(); ++i)
-      program.outcomes[program.results[i]]->buffer = execution->buffers[i];
+      program.outcomes[program.results[i]]->buffer = std::move(execution->buffers[i]);
     if (broken_check_.ok()) broken_check_ = execution->broken_check;
-    if (executor_.client().platform() != pjrt::Platform::kCpu && !execution->buffers.empty())
-      last_result_ = execution->buffers.back();
+    if (executor_.client().platform() != pjrt::Platform::kCpu && !program.results.empty())
+      last_result_ = program.outcomes[program.results.back()]->buffer;
   }
   for (const Graph::Leaf& leaf : program.graph.leaves) {
     if (leaf.outcome != nullptr) --leaf.outcome->programs;
@@ -187,14 +188,14 @@ void Queue::settle(Program& program, Execution execution) {
   program = Program();  // here, where nobody counts the holders of its values
 }
 
-Status Queue::run_pending(std::unique_lock<std::mutex>& lock) {
+Status Queue::run_pending(std::unique_lock<std::mutex>& lock, Ending ending) {
   await_worker(lock);
   cut_.reset();
-  return graph_.nodes.empty() ? Status() : run_here(graph_.nodes.size());
+  return graph_.nodes.empty() ? Status() : run_here(graph_.nodes.size(), std::move(ending));
 }
 
-Status Queue::run_here(size_t count) {
-  Program program = cut(count);
+Status Queue::run_here(size_t count, Ending ending) {
+  Program program = cut(count, std::move(ending));
   Execution execution = execute(program);
   const Status status = execution.status();
   settle(program, std::move(execution));
@@ -203,10 +204,10 @@ Status Queue::run_here(size_t count) {
 
 void Queue::hand_off(size_t count, std::unique_lock<std::mutex>& lock) {
   if (!start_worker()) {
-    (void)run_here(count);
+    (void)run_here(count, {cut_.cause(), ""});
     return;
   }
-  in_flight_.push_back(cut(count));
+  in_flight_.push_back(cut(count, {cut_.cause(), ""}));
   progress_.notify_all();
   progress_.wait(lock, [this] { return in_flight_.size() < kMostProgramsInFlight; });
 }

@@ -34,10 +34,6 @@ enum class Mode { kFused, kStrict, kBlocking };
 Mode mode();
 void set_mode(Mode mode);
 
-/// Called when TORCH_TPU_DEBUG is set, to name the user's line that records an op; may return "".
-using SourceLine = std::string (*)();
-void set_source_line(SourceLine function);
-
 /// Thread-safe: calls from several threads are ordered by a lock.
 class Queue {
  public:
@@ -84,11 +80,11 @@ class Queue {
 
   Result<Reference> reference_to(const TensorPtr& tensor);
   void forget(Tensor& tensor);
-  Program cut(size_t count);
+  Program cut(size_t count, Ending ending);
   Execution execute(Program& program);
   void settle(Program& program, Execution execution);
-  Status run_pending(std::unique_lock<std::mutex>& lock);
-  Status run_here(size_t count);
+  Status run_pending(std::unique_lock<std::mutex>& lock, Ending ending);
+  Status run_here(size_t count, Ending ending);
   void hand_off(size_t count, std::unique_lock<std::mutex>& lock);
   bool start_worker();
   void work();

@@ -92,14 +92,12 @@ std::string i64_array(std::span<const int64_t> numbers) {
 
 void Builder::fail(Code code, const std::string& message) const { throw LoweringError(code, message); }
 
-std::string Builder::fresh_name() { return "%" + std::to_string(next_name_++); }
+std::string Builder::fresh_name() { return "%" + name_prefix_ + std::to_string(next_name_++); }
 
 Value Builder::parameter(const Type& type, int result) {
-  const std::string name = "%arg" + std::to_string(parameter_count_++);
-  if (parameter_count_ > 1) parameters_ += ", ";
-  parameters_ += name + ": " + type.text();
-  if (result >= 0) parameters_ += " {tf.aliasing_output = " + std::to_string(result) + " : i32}";
-  return {this, name, type};
+  const Value value{this, "%arg" + std::to_string(parameters_.size()), type};
+  parameters_.push_back({value, result});
+  return value;
 }
 
 std::string Builder::module(const Values& results) {
@@ -113,7 +111,13 @@ std::string Builder::module(const Values& results) {
     types += result.type.text();
     names += result.name;
   }
-  std::string text = "module @program {\nfunc.func public @main(" + parameters_ + ") -> (" + types + ") {\n";
+  std::string parameters;
+  for (const auto& [value, result] : parameters_) {
+    if (!parameters.empty()) parameters += ", ";
+    parameters += value.name + ": " + value.type.text();
+    if (result >= 0) parameters += " {tf.aliasing_output = " + std::to_string(result) + " : i32}";
+  }
+  std::string text = "module @program {\nfunc.func public @main(" + parameters + ") -> (" + types + ") {\n";
   text += body_;
   text += "return " + names + (results.empty() ? "" : " : ") + types + "\n}\n";
   return text + function_text_ + "}\n";
@@ -247,6 +251,9 @@ Values Builder::emit(std::string_view operation, const Values& operands, const s
   body_ += " : (" + types + ") -> ";
   body_ += results.size() == 1 ? result_types : "(" + result_types + ")";
   body_ += '\n';
+  if (keeps_operations_ && depth_ == 0) {
+    operations_.push_back({std::string(operation), operands, values, std::string(attributes), regions});
+  }
   return values;
 }
 
@@ -258,6 +265,7 @@ Value Builder::emit_one(std::string_view operation, const Values& operands, cons
 std::string Builder::region(const std::vector<Type>& types, const Region& body) {
   std::string outer = std::move(body_);
   body_.clear();
+  ++depth_;
   Values arguments;
   std::string text = "{\n^bb0(";
   for (size_t i = 0; i < types.size(); ++i) {
@@ -269,6 +277,7 @@ std::string Builder::region(const std::vector<Type>& types, const Region& body) 
   emit("stablehlo.return", body(arguments), {});
   text += body_ + "}";
   body_ = std::move(outer);
+  --depth_;
   return text;
 }
 
@@ -279,6 +288,7 @@ Values Builder::call(const std::string& function, const Values& arguments, const
   if (found == functions_.end()) {
     std::string outer = std::move(body_);
     body_.clear();
+    ++depth_;
     const std::string name = "@" + function + "_" + std::to_string(functions_.size());
     Values parameters;
     std::string text = "func.func private " + name + "(";
@@ -302,6 +312,7 @@ Values Builder::call(const std::string& function, const Values& arguments, const
     }
     function_text_ += text + ") -> (" + types + ") {\n" + body_ + "return " + names + " : " + types + "\n}\n";
     body_ = std::move(outer);
+    --depth_;
     found = functions_.emplace(key, std::move(entry)).first;
   }
   return emit("func.call", arguments, found->second.results, "callee = " + found->second.name);

@@ -84,7 +84,9 @@ struct ScatterDims {
 /// Appends operations to the body of @main; not thread-safe.
 class Builder {
  public:
-  Builder() = default;
+  /// `name_prefix` begins the names of values. With `keeps_operations`, operations() tells what was appended.
+  explicit Builder(std::string name_prefix = {}, bool keeps_operations = false)
+      : name_prefix_(std::move(name_prefix)), keeps_operations_(keeps_operations) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
@@ -96,6 +98,22 @@ class Builder {
   Value parameter(const Type& type, int result = -1);
   /// The finished module: `results` become the results of @main, in order.
   std::string module(const Values& results);
+  /// The parameters in order, and the results whose memory they may become (-1: none).
+  struct Parameter {
+    Value value;
+    int result;
+  };
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// An operation of @main, outside of regions and functions.
+  struct Operation {
+    std::string name;
+    Values operands, results;
+    std::string attributes;
+    std::vector<std::string> regions;
+  };
+  const std::vector<Operation>& operations() const { return operations_; }
+  /// Takes over the functions of `other`, for calls that are copied from it.
+  void copy_functions(const Builder& other) { function_text_ = other.function_text_; }
   /// Adds a comment line to the text, e.g. the Python line that the next operations come from.
   void comment(std::string_view text);
 
@@ -135,8 +153,11 @@ class Builder {
  private:
   std::string fresh_name();
 
-  std::string parameters_;
-  int parameter_count_ = 0;
+  const std::string name_prefix_;
+  const bool keeps_operations_;
+  std::vector<Parameter> parameters_;
+  std::vector<Operation> operations_;
+  int depth_ = 0;  // of regions and functions around what is appended now
   std::string body_;
   int next_name_ = 0;
   std::unordered_map<std::string, Transposed> transposed_;

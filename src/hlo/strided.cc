@@ -102,14 +102,6 @@ Value to_grid(const Value& memory, const Dims& grid) {
   return reshape(resize_flat(reshape(memory, Dims{memory.type.elements()}), element_count(grid)), grid);
 }
 
-// Whether the box's place along dimension d of its grid is left to run time (see Placement).
-bool is_placed(const Box& box, size_t d) {
-  constexpr int64_t kFewPlaces = 4;
-  const int64_t size = box.grid[d];
-  const int64_t count = box.count[d];
-  return size > kFewPlaces && (count == 1 || (d == 0 && box.step[d] == 1 && count * kFewPlaces <= size));
-}
-
 // A box of which the places of some dimensions are `starts`: the window of memory that these dimensions
 // cut out, and the box in it.
 struct Window {
@@ -118,25 +110,21 @@ struct Window {
   Box box;
 };
 
-Window window_of(const Value& grid, const Box& box, const Values& starts) {
-  Window window{box.grid, {}, box};
-  size_t next = 0;
-  for (size_t d = 0; d < box.grid.size(); ++d) {
-    if (!is_placed(box, d)) {
-      window.starts.push_back(grid.builder->splat(int64_t{0}, {DType::kS64, {}}));
-      continue;
-    }
-    window.starts.push_back(starts[next++]);
+Window window_of(const Value& grid, const Box& box, const PlacedGrid& placed) {
+  Window window{box.grid, Values(box.grid.size(), grid.builder->splat(int64_t{0}, {DType::kS64, {}})), box};
+  for (size_t i = 0; i < placed.dims.size(); ++i) {
+    const int64_t d = placed.dims[i];
+    window.starts[d] = placed.starts[i];
     window.sizes[d] = window.box.grid[d] = box.count[d];
     window.box.start[d] = 0;
   }
   return window;
 }
 
-Value read_box(const Value& memory, const Box& box, const Values& starts) {
+Value read_box(const Value& memory, const Box& box, const PlacedGrid& placed) {
   const Value grid = to_grid(memory, box.grid);
-  if (!starts.empty()) {
-    const Window window = window_of(grid, box, starts);
+  if (!placed.dims.empty()) {
+    const Window window = window_of(grid, box, placed);
     return read_box(dynamic_slice(grid, window.starts, window.sizes), window.box, {});
   }
   Dims limit;
@@ -145,11 +133,11 @@ Value read_box(const Value& memory, const Box& box, const Values& starts) {
   return slice(grid, box.start, limit, box.step);
 }
 
-Value write_box(const Value& memory, const Box& box, const Value& value, const Values& starts) {
+Value write_box(const Value& memory, const Box& box, const Value& value, const PlacedGrid& placed) {
   Builder& builder = *memory.builder;
   const Value grid = to_grid(memory, box.grid);
-  if (!starts.empty()) {
-    const Window window = window_of(grid, box, starts);
+  if (!placed.dims.empty()) {
+    const Window window = window_of(grid, box, placed);
     const Value before = dynamic_slice(grid, window.starts, window.sizes);
     const Value after = write_box(before, window.box, value, {});
     return reshape(dynamic_update_slice(grid, after, window.starts), memory.dims());
@@ -291,25 +279,35 @@ int64_t required_elements(const std::vector<Axis>& axes, int64_t offset) {
   return last + 1;
 }
 
+// Whether the box's place along dimension d of its grid is left to run time (see Placement).
+bool moves(const Box& box, size_t d) {
+  constexpr int64_t kFewPlaces = 4;
+  const bool is_window = d == 0 && box.step[d] == 1 && box.count[d] < box.grid[d];
+  return box.grid[d] > kFewPlaces && (box.count[d] == 1 || is_window);
+}
+
 Placement place_in(const Dims& grid, const std::vector<Axis>& axes, const Layout& view) {
-  Placement placement{view, grid, {}};
+  Placement placement{view, grid, {}, {}};
   const auto box = match_grid(grid, axes, view.offset);
-  if (!box) return {view, {}, {}};
+  if (!box) return {view, {}, {}, {}};
   const Dims strides = contiguous_strides(grid);
   for (size_t d = 0; d < grid.size(); ++d) {
-    if (!is_placed(*box, d)) continue;
+    if (!moves(*box, d)) continue;
+    placement.dims.push_back(static_cast<int64_t>(d));
     placement.starts.push_back(box->start[d]);
     placement.view.offset -= box->start[d] * strides[d];
   }
-  return placement.starts.empty() ? Placement{view, {}, {}} : placement;
+  return placement.starts.empty() ? Placement{view, {}, {}, {}} : placement;
 }
 
 // The box of a view that has one, in the grid where it was placed or else in the simplest one.
 std::optional<Box> box_of(const Value& memory, const std::vector<Axis>& axes, int64_t offset,
                           const PlacedGrid& placed) {
   if (placed.grid.empty()) return find_box(memory.dims(), axes, offset);
-  if (auto box = match_grid(placed.grid, axes, offset)) return box;
-  return match_grid(placed.grid, coalesce(axes), offset);
+  auto box = match_grid(placed.grid, axes, offset);
+  if (!box) box = match_grid(placed.grid, coalesce(axes), offset);
+  if (!box) memory.builder->fail(Code::kInternal, "a view leaves the grid in which it was placed");
+  return box;
 }
 
 }  // namespace
@@ -325,7 +323,7 @@ bool is_dense(const Layout& layout) {
 }
 
 Placement place(const Layout& base, const Layout& view) {
-  if (element_count(view.sizes) == 0) return {view, {}, {}};
+  if (element_count(view.sizes) == 0) return {view, {}, {}, {}};
   const std::vector<Axis> axes = memory_axes(view);
   Dims grid;
   for (const int64_t dim :
@@ -361,7 +359,7 @@ Value read_strided(const Value& base, std::span<const int64_t> base_strides, con
 
   Value value;
   if (const auto box = box_of(memory, axes, view.offset, placed)) {
-    value = read_box(memory, *box, placed.starts);
+    value = read_box(memory, *box, placed);
   } else {
     const int64_t elements = memory.type.elements();
     const Value flat = reshape(memory, Dims{elements});
@@ -414,7 +412,7 @@ Value write_strided(const Value& base, std::span<const int64_t> base_strides, co
 
   Value written;
   if (const auto box = box_of(memory, axes, view.offset, placed)) {
-    written = write_box(memory, *box, update, placed.starts);
+    written = write_box(memory, *box, update, placed);
   } else {
     const int64_t elements = memory.type.elements();
     const Value indices = flat_indices(builder, axes, view.offset, elements);

@@ -25,20 +25,22 @@ bool is_dense(const Layout& layout);
 
 /// A view whose place along some dimensions of its base is left to run time, so that x[0], x[1] … are one
 /// program: dimensions of more than four elements of which it holds one, and the outermost where it is a
-/// window of at most a quarter (a batch of a data set).
+/// window (a batch of a data set).
 struct Placement {
   Layout view;  // at the start of these dimensions
   Dims grid;    // the dimensions as which memory is seen, row-major
-  Dims starts;  // the first element along each of them, outermost first
+  Dims dims;    // which of them are left to run time
+  Dims starts;  // the first element along each of these
 };
 
-/// Empty grid and starts where the view's place is fixed. `base` is the layout of a storage's value of the
+/// No more than the view where the view's place is fixed. `base` is the layout of a storage's value of the
 /// view's dtype.
 Placement place(const Layout& base, const Layout& view);
 
-/// A placement in a program: the grid, and starts that are integers of rank 0.
+/// A placement in a program: starts are integers of rank 0.
 struct PlacedGrid {
   Dims grid;
+  Dims dims;
   Values starts;
 };
 

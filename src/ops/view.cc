@@ -5,18 +5,20 @@
 
 namespace torch_tpu::ops {
 
-// (base, base_strides, sizes, strides, offset, dtype, grid, starts in it at run time)
+// (base, base_strides, sizes, strides, offset, dtype, grid, dimensions of it, starts in them at run time)
 OP("tpu::strided_read") {
   const hlo::Layout view{op.integers(2), op.integers(3), op.integer(4)};
-  return {
-      hlo::read_strided(op.tensor(0), op.integers(1), view, *op.dtype(5), {op.integers(6), op.scalars(7)})};
+  return {hlo::read_strided(op.tensor(0), op.integers(1), view, *op.dtype(5),
+                            {op.integers(6), op.integers(7), op.scalars(8)})};
 }
 
-// (base, value, base_strides, strides, offset, grid, starts in it at run time): value has the view's sizes
+// (base, value, base_strides, strides, offset, grid, dimensions of it, starts in them at run time): value has
+// the view's sizes
 OP("tpu::strided_write") {
   const Value value = op.tensor(1);
   const hlo::Layout view{value.dims(), op.integers(3), op.integer(4)};
-  return {hlo::write_strided(op.tensor(0), op.integers(2), view, value, {op.integers(5), op.scalars(6)})};
+  return {hlo::write_strided(op.tensor(0), op.integers(2), view, value,
+                             {op.integers(5), op.integers(6), op.scalars(7)})};
 }
 
 // (base, base_strides, count, dtype): the storage's memory as rank 1

@@ -145,6 +145,49 @@ Status Buffer::copy_to_host(void* destination) const {
   return client_->api().await(args.event);
 }
 
+namespace {
+
+/// Copies the box that both row-major arrays have, from dimension `dim` on; `inner` are the bytes of one
+/// index.
+void copy_box(const char* from, std::span<const int64_t> from_dims, char* to,
+              std::span<const int64_t> to_dims, int64_t element_bytes) {
+  if (from_dims.empty()) {
+    std::memcpy(to, from, static_cast<size_t>(element_bytes));
+    return;
+  }
+  const auto rest_bytes = [&](std::span<const int64_t> dims) {
+    int64_t bytes = element_bytes;
+    for (const int64_t dim : dims.subspan(1)) bytes *= dim;
+    return bytes;
+  };
+  const int64_t from_step = rest_bytes(from_dims);
+  const int64_t to_step = rest_bytes(to_dims);
+  const int64_t count = std::min(from_dims[0], to_dims[0]);
+  if (std::equal(from_dims.begin() + 1, from_dims.end(), to_dims.begin() + 1)) {
+    std::memcpy(to, from, static_cast<size_t>(count * from_step));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    copy_box(from + i * from_step, from_dims.subspan(1), to + i * to_step, to_dims.subspan(1), element_bytes);
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Buffer>> Buffer::resized(const hlo::Type& type) const {
+  if (type.dtype != type_.dtype || type.rank() != type_.rank())
+    return internal_error("a buffer of " + type_.text() + " cannot become " + type.text());
+  RETURN_IF_ERROR(await());
+  ASSIGN_OR_RETURN(const void* content, host_pointer());
+  if (content == nullptr) return Status(Code::kUnimplemented, "buffers are resized on the CPU platform only");
+  std::vector<char> bytes(static_cast<size_t>(type.bytes()));
+  if (!bytes.empty() && type_.bytes() > 0) {
+    copy_box(static_cast<const char*>(content), {type_.dims.data(), type_.dims.size()}, bytes.data(),
+             {type.dims.data(), type.dims.size()}, hlo::byte_size(type.dtype));
+  }
+  return client_->copy_to_device(bytes.data(), type, device_index_);
+}
+
 Result<std::shared_ptr<Buffer>> Buffer::copy_to_device(int device_index) const {
   RETURN_IF_ERROR(client_->check_device(device_index));
   if (client_->platform() == Platform::kCpu) {

@@ -54,6 +54,9 @@ class Buffer {
   /// The address of ready content on the CPU platform (row-major), null elsewhere. Valid while this
   /// Buffer lives and is not donated.
   Result<const void*> host_pointer() const;
+  /// A copy with other dimensions, as many: elements at the same indices, zeros where this has none. On the
+  /// CPU platform only; waits.
+  Result<std::shared_ptr<Buffer>> resized(const hlo::Type& type) const;
   /// A copy on device `device_index` of the same client.
   Result<std::shared_ptr<Buffer>> copy_to_device(int device_index) const;
   /// The plugin consumed the content (donation): this object now only frees the handle and no

@@ -19,35 +19,12 @@
 #include "torch/generator.h"
 #include "torch/process_group.h"
 #include "torch/register.h"
+#include "torch/trace.h"
 
 namespace py = pybind11;
 
 namespace torch_tpu {
 namespace {
-
-// The innermost Python frame outside of torch, as "file:line".
-std::string python_line() {
-  if (!Py_IsInitialized()) return "";
-  const py::gil_scoped_acquire gil;
-  std::string line;
-  PyFrameObject* frame = PyEval_GetFrame();
-  Py_XINCREF(frame);
-  while (frame != nullptr) {
-    const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
-    const std::string file = py::str(code.attr("co_filename"));
-    if (line.empty() || file.find("/torch/") == std::string::npos) {
-      line = file + ":" + std::to_string(PyFrame_GetLineNumber(frame));
-    }
-    if (file.find("/torch/") == std::string::npos) {
-      Py_DECREF(frame);
-      return line;
-    }
-    PyFrameObject* outer = PyFrame_GetBack(frame);
-    Py_DECREF(frame);
-    frame = outer;
-  }
-  return line;
-}
 
 py::dict counters_dict() {
   engine::Runtime::await_programs();
@@ -145,7 +122,6 @@ PYBIND11_MODULE(_C, m) {
   m.def("environment_table", &environment_table);
   m.def("configure", [](std::vector<std::string> cpu_plugins, std::string libtpu) {
     engine::Runtime::configure({std::move(cpu_plugins), std::move(libtpu)});
-    engine::set_source_line(&python_line);
   });
   m.def("init", [] { (void)runtime(); }, no_gil());
   m.def("is_initialized", &engine::Runtime::is_created);
@@ -203,6 +179,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("mode", [] { return mode_name(engine::mode()); });
   m.def("set_mode", &set_mode_name);
   register_process_group(m);
+  register_trace(m);
   m.def("fallback_allowed", &fallback_allowed);
   m.def("set_fallback_allowed", &set_fallback_allowed);
   m.def("default_generator", [](int device_index) {

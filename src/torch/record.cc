@@ -158,7 +158,8 @@ engine::TensorPtr resolve(const at::Tensor& tensor, engine::TensorPtr value) {
 
 // A view of the storage's value, whose own dtype it must have to be placed at run time.
 hlo::Placement placed(const StorageContent& content, const hlo::Layout& view, hlo::DType dtype) {
-  return content.value->type.dtype == dtype ? hlo::place(content.layout, view) : hlo::Placement{view, {}, {}};
+  return content.value->type.dtype == dtype ? hlo::place(content.layout, view)
+                                            : hlo::Placement{view, {}, {}, {}};
 }
 
 engine::TensorPtr read_stored(const at::Tensor& tensor) {
@@ -167,11 +168,12 @@ engine::TensorPtr read_stored(const at::Tensor& tensor) {
   const hlo::DType dtype = to_hlo(tensor.scalar_type());
   if (content.value == nullptr) return record_zeros(content.device_index, layout.sizes, dtype);
   if (content.value->type.dtype == dtype && same_layout(content.layout, layout)) return content.value;
-  const auto [view, grid, starts] = placed(content, layout, dtype);
-  return record_internal("tpu::strided_read", {content.value},
-                         {ops::TensorArg{0}, as_list(content.layout.strides), as_list(view.sizes),
-                          as_list(view.strides), view.offset, dtype, as_list(grid), slots_of(starts)},
-                         starts);
+  const auto [view, grid, dims, starts] = placed(content, layout, dtype);
+  return record_internal(
+      "tpu::strided_read", {content.value},
+      {ops::TensorArg{0}, as_list(content.layout.strides), as_list(view.sizes), as_list(view.strides),
+       view.offset, dtype, as_list(grid), as_list(dims), slots_of(starts)},
+      starts);
 }
 
 }  // namespace
@@ -190,7 +192,7 @@ void drop_repetitions(engine::TensorPtr& value, hlo::Layout& layout) {
   const hlo::Dims strides = hlo::contiguous_strides(value->type.dims);
   value = record_internal("tpu::strided_read", {value},
                           {ops::TensorArg{0}, as_list(strides), as_list(first.sizes), as_list(first.strides),
-                           int64_t{0}, value->type.dtype, as_list({}), ops::ScalarListArg{}});
+                           int64_t{0}, value->type.dtype, as_list({}), as_list({}), ops::ScalarListArg{}});
 }
 
 }  // namespace
@@ -213,11 +215,12 @@ void write(const at::Tensor& tensor, engine::TensorPtr value) {
     content.layout = hlo::Layout::contiguous(hlo::Dims{count});
     content.value = record_zeros(content.device_index, hlo::Dims{count}, dtype);
   }
-  const auto [view, grid, starts] = placed(content, layout, value->type.dtype);
-  content.value = record_internal("tpu::strided_write", {content.value, value},
-                                  {ops::TensorArg{0}, ops::TensorArg{1}, as_list(content.layout.strides),
-                                   as_list(view.strides), view.offset, as_list(grid), slots_of(starts)},
-                                  starts);
+  const auto [view, grid, dims, starts] = placed(content, layout, value->type.dtype);
+  content.value =
+      record_internal("tpu::strided_write", {content.value, value},
+                      {ops::TensorArg{0}, ops::TensorArg{1}, as_list(content.layout.strides),
+                       as_list(view.strides), view.offset, as_list(grid), as_list(dims), slots_of(starts)},
+                      starts);
 }
 
 at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,

@@ -156,6 +156,7 @@ TEST(loop_with_state) {
       const auto content = engine.read<uint32_t>(weight);
       if (is_real()) CHECK(content == expected);
     }
+    if (turn == 9) engine.queue.await_programs();
     if (turn >= 10) compiles += counts.compiles();
   }
   CHECK_EQ(compiles, 0);

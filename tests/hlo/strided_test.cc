@@ -91,14 +91,15 @@ TEST(places) {
   CHECK(split.grid == (Dims{6, 8}) && split.starts == Dims{5});
   // Short windows of the outermost dimension; others have a fixed place, and so have rows of a few.
   CHECK(place(Layout::contiguous(Dims{40, 3}), {{10, 3}, {3, 1}, 6}).starts == Dims{2});
-  CHECK(place(Layout::contiguous(Dims{40, 3}), {{11, 3}, {3, 1}, 6}).starts.empty());
+  CHECK(place(Layout::contiguous(Dims{40, 3}), {{39, 3}, {3, 1}, 3}).starts == Dims{1});
+  CHECK(place(Layout::contiguous(Dims{40, 3}), {{40, 3}, {3, 1}, 0}).starts.empty());
   CHECK(place(Layout::contiguous(Dims{4, 8}), {{8}, {1}, 16}).starts.empty());
   CHECK(place(base, {{6, 2}, {8, 1}, 4}).starts.empty());
 }
 
 TEST(placed_reads_and_writes) {
   Base base({6, 8});
-  const PlacedGrid row{{6, 8}, {base.builder.parameter({DType::kS64, {}})}};
+  const PlacedGrid row{{6, 8}, {0}, {base.builder.parameter({DType::kS64, {}})}};
   CHECK(read_strided(base.value, base.strides, {{8}, {1}, 0}, DType::kF32, row).type ==
         (Type{DType::kF32, {8}}));
   const Value update = base.builder.parameter({DType::kF32, {8}});
