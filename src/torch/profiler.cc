@@ -16,7 +16,7 @@ using libkineto::ActivityType;
 
 class Session final : public libkineto::IActivityProfilerSession {
  public:
-  /// Without the device among the profiler's activities the rows are those of a thread of the host.
+  /// Rows are of the device where the profiler asks for those.
   explicit Session(const std::set<ActivityType>& types)
       : type_(types.contains(ActivityType::CONCURRENT_KERNEL) ? ActivityType::CONCURRENT_KERNEL
                                                               : ActivityType::PRIVATEUSE1_RUNTIME) {}
