@@ -1,57 +1,94 @@
 #include "engine/cut.h"
 
 #include <algorithm>
-#include <limits>
+#include <numeric>
 
 namespace torch_tpu::engine {
+namespace {
+
+constexpr uint64_t kVariable = 0x9e3779b97f4a7c15ull;
+
+uint64_t mixed(uint64_t word) {
+  Hash128 hash;
+  hash.append(word);
+  return hash.low;
+}
+
+}  // namespace
+
+CutRule::CutRule(size_t window, int64_t byte_limit)
+    : window_(window), depth_(2 * window + kContent), byte_limit_(byte_limit), power_(depth_ + 1, 1) {
+  for (size_t i = 1; i < power_.size(); ++i) power_[i] = power_[i - 1] * kVariable;
+}
 
 size_t CutRule::append(const Hash128& signature, int64_t result_bytes) {
-  history_.push_back(signature.low);
-  if (history_.size() > kHistory) history_.erase(history_.begin());
-  Hash128 content;
-  for (const uint64_t word : history_) content.append(word);
-  // The first ops have a history of their own: no place that is met again.
-  const bool is_known = history_.size() == kHistory;
-  pending_.push_back({is_known ? content.low : std::numeric_limits<uint64_t>::max(), result_bytes});
+  signatures_.push_back(signature.low);
+  prefix_.push_back(prefix_.back() * kVariable + signature.low);
+  result_bytes_.push_back(result_bytes);
   bytes_ += result_bytes;
 
   if (bytes_ > byte_limit_) {
-    const size_t count = pending_.size();
+    const size_t count = pending();
     reset();
     cause_ = Cause::kByteLimit;
     return count;
   }
-  const bool is_full = pending_.size() >= window_;
-  if (!is_full && (pending_.size() != kShortWindow || !repeats())) return 0;
+  const bool is_full = pending() >= window_;
+  if (!is_full && (pending() != kShortWindow || !repeats())) return 0;
   cause_ = is_full ? Cause::kFullWindow : Cause::kRepetition;
   return cut_at_minimum();
 }
 
 bool CutRule::repeats() const {
-  // The first hashes know of ops from before.
-  const auto first = pending_.begin() + kHistory;
-  const auto same = [](const Pending& a, const Pending& b) { return a.content == b.content; };
+  const auto first = signatures_.end() - static_cast<std::ptrdiff_t>(pending());
   for (auto second = first + 1; second <= first + kShortWindow / 2; ++second) {
-    if (std::equal(second, pending_.end(), first, same)) return true;
+    if (std::equal(second, signatures_.end(), first)) return true;
   }
   return false;
 }
 
+bool CutRule::is_smaller(size_t a, size_t b) const {
+  // The first ops have a history of their own: no place that is met again.
+  if (a < kContent) return false;
+  const uint64_t content_a = mixed(hash_before(a, kContent));
+  const uint64_t content_b = mixed(hash_before(b, kContent));
+  if (content_a != content_b) return content_a < content_b;
+  size_t same = kContent;
+  size_t other = std::min(a, depth_) + 1;
+  while (other - same > 1) {
+    const size_t middle = std::midpoint(same, other);
+    (hash_before(a, middle) == hash_before(b, middle) ? same : other) = middle;
+  }
+  if (same == a || same == depth_) return false;
+  return signatures_[a - same - 1] < signatures_[b - same - 1];
+}
+
 size_t CutRule::cut_at_minimum() {
-  // The last minimum: distance from the front counts from the reversed end.
-  const auto smallest =
-      std::min_element(pending_.rbegin(), pending_.rend(),
-                       [](const Pending& a, const Pending& b) { return a.content < b.content; });
-  const auto end = smallest.base();
-  for (auto cut_off = pending_.begin(); cut_off != end; ++cut_off) bytes_ -= cut_off->bytes;
-  const auto count = static_cast<size_t>(end - pending_.begin());
-  pending_.erase(pending_.begin(), end);
+  const size_t first = signatures_.size() - pending();
+  size_t smallest = signatures_.size();
+  for (size_t i = smallest - 1; i > first; --i) {
+    if (is_smaller(i, smallest)) smallest = i;
+  }
+  const size_t count = smallest - first;
+  const auto end = result_bytes_.begin() + static_cast<std::ptrdiff_t>(count);
+  bytes_ -= std::accumulate(result_bytes_.begin(), end, int64_t{0});
+  result_bytes_.erase(result_bytes_.begin(), end);
+  forget_oldest();
   return count;
 }
 
+void CutRule::forget_oldest() {
+  const size_t kept = depth_ + window_;
+  if (signatures_.size() < 2 * kept) return;
+  const auto count = static_cast<std::ptrdiff_t>(signatures_.size() - kept);
+  signatures_.erase(signatures_.begin(), signatures_.begin() + count);
+  prefix_.erase(prefix_.begin(), prefix_.begin() + count);
+}
+
 void CutRule::reset() {
-  history_.clear();
-  pending_.clear();
+  signatures_.clear();
+  prefix_.assign(1, 0);
+  result_bytes_.clear();
   bytes_ = 0;
 }
 

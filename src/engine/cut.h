@@ -1,11 +1,14 @@
 // Where a stream of recorded ops is cut into programs.
 //
-// The rule looks at content only. Each op gets a rolling hash of the last few signatures; when the
-// pending ops fill the window, the cut comes after the op with the smallest hash (the last such
-// one). A loop shorter than the window therefore cuts at the same op of its body each time, and a
-// longer one always cuts at its own minimum: from the second turn on the programs repeat, whatever
-// the phase in which the loop was entered. This is winnowing (Schleimer, Wilkerson, Aiken,
-// SIGMOD 2003) applied to programs.
+// The rule looks at content only. Each op gets a hash of the last few signatures; when the pending ops
+// fill the window, the cut comes after the op with the smallest hash. A loop shorter than the window
+// therefore cuts at the same op of its body each time, and a longer one always cuts at its own
+// minimum: from the second turn on the programs repeat, whatever the phase in which the loop was
+// entered. This is winnowing (Schleimer, Wilkerson, Aiken, SIGMOD 2003) applied to programs.
+//
+// Equal hashes are told apart by what came before, further back: the layers of a network are equal, and
+// only their distance from its first one says which is which. Those that look the same for two windows
+// are turns of one short loop; the last of them counts.
 //
 // A short body that repeats gains nothing from a window full of turns, which costs compile time and
 // memory: there a part of the window is enough.
@@ -35,7 +38,7 @@ class CutRule {
  public:
   /// `window`: the most ops a program holds. `byte_limit`: all pending ops are cut off once their
   /// results exceed it.
-  CutRule(size_t window, int64_t byte_limit) : window_(window), byte_limit_(byte_limit) {}
+  CutRule(size_t window, int64_t byte_limit);
 
   /// Appends the next op; returns how many of the oldest pending ops form a program now (0: none).
   /// The caller runs them; the rest stay pending.
@@ -46,24 +49,32 @@ class CutRule {
   Cause cause() const { return cause_; }
 
  private:
-  static constexpr size_t kHistory = 4;        // signatures in one rolling hash
+  static constexpr size_t kContent = 4;        // signatures in the hash of an op
   static constexpr size_t kShortWindow = 128;  // for bodies of half of it
-  struct Pending {
-    uint64_t content;  // the rolling hash at this op
-    int64_t bytes;     // of its results
-  };
 
+  size_t pending() const { return result_bytes_.size(); }
+  /// The hash of the `count` signatures before position `end` of the history.
+  uint64_t hash_before(size_t end, size_t count) const {
+    return prefix_[end] - prefix_[end - count] * power_[count];
+  }
   /// Whether the pending ops are two turns or more of one body.
   bool repeats() const;
-  /// Cuts off the ops up to the last one with the smallest hash; returns how many these are.
+  /// Whether a cut at position `a` of the history is better than one at the later `b`.
+  bool is_smaller(size_t a, size_t b) const;
+  /// Cuts off the ops up to the smallest; returns how many these are.
   size_t cut_at_minimum();
+  void forget_oldest();
 
   const size_t window_;
+  const size_t depth_;  // of the history that is_smaller() looks at
   const int64_t byte_limit_;
   int64_t bytes_ = 0;
   Cause cause_ = Cause::kFullWindow;
-  std::vector<uint64_t> history_;
-  std::vector<Pending> pending_;
+  std::vector<int64_t> result_bytes_;  // of the pending ops
+  // The history, which ends with the pending ops. A cut at position i comes after the first i of it.
+  std::vector<uint64_t> signatures_;
+  std::vector<uint64_t> prefix_{0};  // prefix_[i]: a polynomial whose coefficients are the first i signatures
+  std::vector<uint64_t> power_;      // of the polynomial's variable
 };
 
 }  // namespace torch_tpu::engine

@@ -22,17 +22,6 @@ void visit_dims(hlo::Dims& dims, Visit& visit) {
   for (int64_t& dim : dims) visit(dim);
 }
 
-template <class Visit>
-void visit_arguments(ops::Call& call, Visit& visit) {
-  for (hlo::Type& type : call.inputs) visit_dims(type.dims, visit);
-  for (ops::Arg& arg : call.args) {
-    if (auto* number = std::get_if<int64_t>(&arg)) visit(*number);
-    if (auto* numbers = std::get_if<std::vector<int64_t>>(&arg)) {
-      for (int64_t& number : *numbers) visit(number);
-    }
-  }
-}
-
 struct Integers {
   std::vector<int64_t> numbers;
   std::vector<uint8_t> is_dimension;  // of a leaf or a result; others may be modes, and no size
@@ -54,70 +43,41 @@ Integers integers_of(const Program& program) {
     add_dims(program.graph.leaves[leaf].outcome->buffer->type().dims);
   for (size_t i = 0; i < program.graph.nodes.size(); ++i) {
     if (!program.needed[i]) continue;
-    ops::Call& call = const_cast<ops::Call&>(*program.graph.nodes[i].call);  // which add() leaves as it is
-    visit_arguments(call, add);
+    const ops::Call& call = *program.graph.nodes[i].call;
+    for (const hlo::Type& type : call.inputs) add_dims(type.dims);
+    for (const ops::Arg& arg : call.args) ops::visit_integers(arg, add);
     for (const hlo::Type& type : call.outputs) add_dims(type.dims);
   }
   return integers;
 }
 
+void append_without_dims(Hash128& hash, const hlo::Type& type) {
+  hash.append(static_cast<uint64_t>(type.dtype) << 32 | type.dims.size());
+}
+
 /// Of everything but the integers.
-struct Skeleton {
-  Hash128 hash;
-
-  void append(const hlo::Type& type) {
-    hash.append(static_cast<uint64_t>(type.dtype) << 32 | type.dims.size());
-  }
-  void append(const ops::Arg& arg) {
-    hash.append(static_cast<uint64_t>(arg.index()));
-    if (const auto* tensor = std::get_if<ops::TensorArg>(&arg))
-      hash.append(static_cast<uint64_t>(tensor->input));
-    if (const auto* list = std::get_if<ops::TensorListArg>(&arg)) append(list->inputs);
-    if (const auto* scalar = std::get_if<ops::ScalarArg>(&arg))
-      hash.append(static_cast<uint64_t>(scalar->slot));
-    if (const auto* list = std::get_if<ops::ScalarListArg>(&arg)) append(list->slots);
-    if (const auto* number = std::get_if<double>(&arg)) hash.append(*number);
-    if (const auto* flag = std::get_if<bool>(&arg)) hash.append(uint64_t{*flag});
-    if (const auto* numbers = std::get_if<std::vector<int64_t>>(&arg)) hash.append(uint64_t{numbers->size()});
-    if (const auto* numbers = std::get_if<std::vector<double>>(&arg)) {
-      hash.append(uint64_t{numbers->size()});
-      for (const double number : *numbers) hash.append(number);
-    }
-    if (const auto* flags = std::get_if<std::vector<bool>>(&arg)) {
-      hash.append(uint64_t{flags->size()});
-      for (const bool flag : *flags) hash.append(uint64_t{flag});
-    }
-    if (const auto* dtype = std::get_if<hlo::DType>(&arg)) hash.append(static_cast<uint64_t>(*dtype));
-    if (const auto* text = std::get_if<std::string>(&arg)) hash.append(std::string_view(*text));
-  }
-  void append(const std::vector<int>& numbers) {
-    hash.append(uint64_t{numbers.size()});
-    for (const int number : numbers) hash.append(static_cast<uint64_t>(number));
-  }
-};
-
 Hash128 skeleton_of(const Program& program) {
-  Skeleton skeleton;
+  Hash128 hash;
   for (const uint32_t leaf : program.leaves)
-    skeleton.append(program.graph.leaves[leaf].outcome->buffer->type());
-  for (const int32_t successor : program.successors) skeleton.hash.append(static_cast<uint64_t>(successor));
-  for (const uint32_t result : program.results) skeleton.hash.append(uint64_t{result});
+    append_without_dims(hash, program.graph.leaves[leaf].outcome->buffer->type());
+  for (const int32_t successor : program.successors) hash.append(static_cast<uint64_t>(successor));
+  for (const uint32_t result : program.results) hash.append(uint64_t{result});
   for (size_t i = 0; i < program.graph.nodes.size(); ++i) {
-    skeleton.hash.append(uint64_t{program.needed[i]});
+    hash.append(uint64_t{program.needed[i]});
     if (!program.needed[i]) continue;
     const Graph::Node& node = program.graph.nodes[i];
     const ops::Call& call = *node.call;
-    skeleton.hash.append(call.op->identity);
-    skeleton.hash.append(static_cast<uint64_t>(call.default_dtype));
+    hash.append(call.op->identity);
+    hash.append(static_cast<uint64_t>(call.default_dtype));
     for (const Reference reference : program.graph.references_of(node))
-      skeleton.hash.append(static_cast<uint64_t>(reference));
-    for (const hlo::Type& type : call.inputs) skeleton.append(type);
-    for (const hlo::Type& type : call.outputs) skeleton.append(type);
-    for (const ops::Arg& arg : call.args) skeleton.append(arg);
+      hash.append(static_cast<uint64_t>(reference));
+    for (const hlo::Type& type : call.inputs) append_without_dims(hash, type);
+    for (const hlo::Type& type : call.outputs) append_without_dims(hash, type);
+    for (const ops::Arg& arg : call.args) ops::append_without_integers(hash, arg);
     for (const ops::ScalarSlot& slot : call.scalars)
-      skeleton.hash.append(static_cast<uint64_t>(slot.dtype) << 1 | uint64_t{slot.wrapped});
+      hash.append(static_cast<uint64_t>(slot.dtype) << 1 | uint64_t{slot.wrapped});
   }
-  return skeleton.hash;
+  return hash;
 }
 
 // Powers of two; for large sizes, where time goes to computing rather than compiling, with three steps
@@ -167,7 +127,8 @@ Result<Resized> resize(const Program& program, const std::vector<hlo::Extent>& e
     if (!program.needed[i]) continue;
     const ops::Call& original = *program.graph.nodes[i].call;
     ops::Call call = original;
-    visit_arguments(call, set);
+    for (hlo::Type& type : call.inputs) visit_dims(type.dims, set);
+    for (ops::Arg& arg : call.args) ops::visit_integers(arg, set);
     RETURN_IF_ERROR(ops::infer(call));
     std::vector<hlo::Type> expected = original.outputs;
     for (hlo::Type& type : expected) visit_dims(type.dims, set);

@@ -38,6 +38,19 @@ using Arg =
     std::variant<std::monostate, TensorArg, TensorListArg, ScalarArg, ScalarListArg, int64_t, double, bool,
                  std::vector<int64_t>, std::vector<double>, std::vector<bool>, hlo::DType, std::string>;
 
+/// Calls `visit` with each integer of an argument (`Arg&` or `const Arg&`), which `visit` may change.
+template <class SomeArg, class Visit>
+void visit_integers(SomeArg& arg, Visit& visit) {
+  if (auto* number = std::get_if<int64_t>(&arg)) visit(*number);
+  if (auto* numbers = std::get_if<std::vector<int64_t>>(&arg)) {
+    for (auto& number : *numbers) visit(number);
+  }
+}
+
+/// Appends an argument to `hash`, all of it or all but the values of its integers.
+void append(Hash128& hash, const Arg& arg);
+void append_without_integers(Hash128& hash, const Arg& arg);
+
 /// The run-time slot of a ScalarArg. Integers and booleans travel as 64-bit integers, floats as
 /// doubles, complex numbers as two doubles.
 struct ScalarSlot {

@@ -38,6 +38,9 @@ Value scatter_elements(const Value& x, const Value& offsets, const Value& update
                        const hlo::Region& combine);
 /// The combine function that keeps the update.
 hlo::Region replace();
+/// `written`, which is x with `updates` at some places. Where these are few, compilers may not put the write
+/// into its readers: XLA:CPU would do that in each of them, on a copy of all of x, instead of once in x.
+Value written_once(const Value& x, const Value& updates, const Value& written);
 
 /// x, computed in f32, as the smaller float `dtype` would hold it: for formulas that ATen evaluates
 /// with a rounding at each step. XLA drops plain conversions there and back.

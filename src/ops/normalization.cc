@@ -2,6 +2,7 @@
 #include "ops/normalization.h"
 
 #include <cmath>
+#include <limits>
 
 #include "ops/promotion.h"
 #include "ops/require.h"
@@ -178,6 +179,19 @@ OP("aten::native_group_norm_backward") {
   if (mask[1]) results[1] = channel_sum(grad * normalized);
   if (mask[2]) results[2] = channel_sum(grad);
   return results;
+}
+
+// x / sqrt(mean of x^2 + eps), times the weight. The second result stays as wide as it is computed.
+OP("aten::_fused_rms_norm") {
+  const Value input = op.tensor(0);
+  const Value x = to_compute(input);
+  const Dims dims = range(x.rank() - static_cast<int64_t>(op.integers(1).size()), x.rank());
+  const bool is_double = hlo::real_type(x.dtype()) == DType::kF64;
+  const double least =
+      is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  const Value eps = op.has(3) ? op.scalar(3, x.dtype()) : op.builder().splat(least, {x.dtype(), {}});
+  const Value rstd = hlo::rsqrt(sum_keep(x * x, dims) / count(x, dims) + eps);
+  return {hlo::convert(affine(x * rstd, op.optional_tensor(2), {}), input.dtype()), rstd};
 }
 
 OP("aten::_fused_rms_norm_backward") {

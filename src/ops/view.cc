@@ -1,7 +1,7 @@
 // The internal operators behind views: the only way in which the layer above reads a part of a
 // storage, or writes one.
 #include "hlo/strided.h"
-#include "ops/op.h"
+#include "ops/indexing.h"
 
 namespace torch_tpu::ops {
 
@@ -17,8 +17,10 @@ OP("tpu::strided_read") {
 OP("tpu::strided_write") {
   const Value value = op.tensor(1);
   const hlo::Layout view{value.dims(), op.integers(3), op.integer(4)};
-  return {hlo::write_strided(op.tensor(0), op.integers(2), view, value,
-                             {op.integers(5), op.integers(6), op.scalars(7)})};
+  const Value base = op.tensor(0);
+  return {written_once(base, value,
+                       hlo::write_strided(base, op.integers(2), view, value,
+                                          {op.integers(5), op.integers(6), op.scalars(7)}))};
 }
 
 // (base, base_strides, count, dtype): the storage's memory as rank 1

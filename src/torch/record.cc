@@ -25,22 +25,6 @@ CallTable& call_table() {
   return instance;
 }
 
-void append(Hash128& hash, const ops::Arg& arg) {
-  hash.append(static_cast<uint64_t>(arg.index()));
-  if (const auto* number = std::get_if<int64_t>(&arg)) hash.append(static_cast<uint64_t>(*number));
-  if (const auto* number = std::get_if<double>(&arg)) hash.append(*number);
-  if (const auto* dtype = std::get_if<hlo::DType>(&arg)) hash.append(static_cast<uint64_t>(*dtype));
-  if (const auto* flag = std::get_if<bool>(&arg)) hash.append(uint64_t{*flag});
-  if (const auto* tensor = std::get_if<ops::TensorArg>(&arg))
-    hash.append(static_cast<uint64_t>(tensor->input));
-  if (const auto* list = std::get_if<std::vector<int64_t>>(&arg)) {
-    hash.append(static_cast<uint64_t>(list->size()));
-    for (const int64_t number : *list) hash.append(static_cast<uint64_t>(number));
-  }
-  if (const auto* list = std::get_if<ops::ScalarListArg>(&arg))
-    hash.append(static_cast<uint64_t>(list->slots.size()));
-}
-
 // The run-time integers 0, 1 … of a call.
 ops::ScalarListArg slots_of(std::span<const int64_t> integers) {
   ops::ScalarListArg list;
@@ -101,7 +85,7 @@ std::vector<engine::TensorPtr> record_on(engine::Queue& queue, std::string_view 
   TORCH_INTERNAL_ASSERT(call.op != nullptr, "internal operator ", op, " is missing");
   call.hash.append(call.op->identity);
   for (const auto& input : inputs) input->type.append_to(call.hash);
-  for (const ops::Arg& arg : args) append(call.hash, arg);
+  for (const ops::Arg& arg : args) ops::append(call.hash, arg);
   ops::CallPtr shared = find_call(call.hash);
   if (shared == nullptr) {
     for (const auto& input : inputs) call.inputs.push_back(input->type);

@@ -1,6 +1,7 @@
 #include "engine/cut.h"
 
 #include <random>
+#include <set>
 
 #include "tests/check.h"
 
@@ -102,6 +103,33 @@ TEST(loops_of_few_kinds_repeat) {
       } else {
         for (size_t turn = 2; turn < 28; ++turn) {
           CHECK(cuts_in_turn(cuts, period, phase, turn) == cuts_in_turn(cuts, period, phase, 1));
+        }
+      }
+    }
+  }
+}
+
+// A network of equal layers between a beginning and an end, which no host read separates from the next turn.
+TEST(loops_of_equal_layers_repeat) {
+  for (const size_t layers : {2, 8, 30}) {
+    for (const size_t length : {20, 65, 100}) {
+      const std::vector<Hash128> layer = loop_body(length, 1u << 30, static_cast<uint32_t>(length));
+      std::vector<Hash128> body = loop_body(23, 1u << 30, 1);
+      for (size_t i = 0; i < layers; ++i) body.insert(body.end(), layer.begin(), layer.end());
+      const size_t period = body.size();
+      for (const size_t phase : {size_t{0}, period / 3, period - 1}) {
+        CutRule rule(512, kNoLimit);
+        const size_t first = 2 + 512 / period;
+        const auto cuts = cuts_of(rule, periodic(body, phase, (first + 30) * period), 512);
+        std::vector<std::vector<size_t>> turns;
+        for (size_t turn = first; turn < first + 24; ++turn)
+          turns.push_back(cuts_in_turn(cuts, period, phase, turn));
+        if (period > 512) {
+          for (const auto& turn : turns) CHECK(turn == turns[0]);
+        } else {
+          std::set<size_t> places;
+          for (const auto& turn : turns) places.insert(turn.begin(), turn.end());
+          CHECK_EQ(places.size(), size_t{1});
         }
       }
     }
