@@ -5,8 +5,7 @@
 namespace torch_tpu::engine {
 
 Result<hlo::Values> append(hlo::Builder& builder, const Program& program, std::span<const ops::CallPtr> calls,
-                           std::span<const hlo::Type> leaf_types, pjrt::Platform platform,
-                           bool checks_values) {
+                           std::span<const hlo::Type> leaf_types, const Target& target) {
   const Graph& graph = program.graph;
   hlo::Values leaves(graph.leaves.size());
   for (size_t i = 0; i < program.leaves.size(); ++i) {
@@ -21,7 +20,8 @@ Result<hlo::Values> append(hlo::Builder& builder, const Program& program, std::s
     for (const ops::ScalarSlot& slot : call.scalars) (slot.is_integer() ? integers : floats) += slot.words();
     if (call.op->traits.random) integers += 2;
   }
-  const hlo::DType float_dtype = platform == pjrt::Platform::kTpu ? hlo::DType::kF32 : hlo::DType::kF64;
+  const hlo::DType float_dtype =
+      target.platform == pjrt::Platform::kTpu ? hlo::DType::kF32 : hlo::DType::kF64;
   hlo::Value packed_integers;
   hlo::Value packed_floats;
   if (integers > 0) packed_integers = builder.parameter({hlo::DType::kS64, {integers}});
@@ -72,17 +72,17 @@ Result<hlo::Values> append(hlo::Builder& builder, const Program& program, std::s
   }
   hlo::Values results;
   for (const uint32_t result : program.results) results.push_back(outputs[result]);
-  if (checks_values && !offenders.empty()) results.push_back(hlo::concatenate(offenders, 0));
+  if (target.checks_values && !offenders.empty()) results.push_back(hlo::concatenate(offenders, 0));
   return results;
 }
 
-Result<std::string> emit(const Program& program, pjrt::Platform platform, bool checks_values) {
+Result<std::string> emit(const Program& program, const Target& target) {
   std::vector<hlo::Type> leaf_types;
   for (const uint32_t leaf : program.leaves)
     leaf_types.push_back(program.graph.leaves[leaf].outcome->buffer->type());
-  hlo::Builder builder;
+  hlo::Builder builder({}, /*keeps_operations=*/false, target.products);
   ASSIGN_OR_RETURN(const hlo::Values results,
-                   append(builder, program, program.graph.calls, leaf_types, platform, checks_values));
+                   append(builder, program, program.graph.calls, leaf_types, target));
   return builder.module(results);
 }
 

@@ -65,7 +65,8 @@ Executor::Executor(std::shared_ptr<pjrt::Client> client, cache::ProgramCache& ca
       disk_(disk),
       device_index_(device_index),
       memory_limit_bytes_(capacity_of(client_->devices()[device_index])),
-      checks_values_(checks_values_on(client_->platform())),
+      target_{client_->platform(), checks_values_on(client_->platform()),
+              client_->has_host_kernels() ? hlo::Products::kHost : hlo::Products::kCompiler},
       families_(env::integer(env::kOwnSizes)) {}
 
 bool Executor::checks_values_on(pjrt::Platform platform) {
@@ -83,7 +84,7 @@ Status Executor::check_capacity(int64_t bytes) const {
 
 Result<Executor::Found> Executor::executable_for(const Program& program) {
   if (const auto platform = capture_platform()) {
-    ASSIGN_OR_RETURN(std::string text, emit(program, *platform, checks_values_on(*platform)));
+    ASSIGN_OR_RETURN(std::string text, emit(program, {*platform, checks_values_on(*platform)}));
     add_to_capture(std::move(text));
   }
   if (auto found = cache_.find(program.key)) {
@@ -102,7 +103,7 @@ Result<Executor::Found> Executor::executable_for(const Program& program) {
   Found found{load(program.key), {}, Origin::kDisk, {}};
   if (found.executable == nullptr) {
     if (cache_is_frozen()) return missing_program(program);
-    ASSIGN_OR_RETURN(const std::string text, emit(program, client_->platform(), checks_values_));
+    ASSIGN_OR_RETURN(const std::string text, emit(program, target_));
     ASSIGN_OR_RETURN(found.executable, compile(program, program.key, text));
     found.origin = Origin::kCompiled;
   }
@@ -126,7 +127,7 @@ Executor::Found Executor::bounded_executable(const Program& program, const Famil
   found = {load(key), match, Origin::kDisk, {}};
   if (found.executable != nullptr) return found;
   if (cache_is_frozen()) return {};
-  const auto text = emit(program, *match.program, client_->platform(), checks_values_);
+  const auto text = emit(program, *match.program, target_);
   if (!text.ok()) return {};
   auto compiled = compile(program, key, *text);
   if (!compiled.ok()) return {};

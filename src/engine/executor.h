@@ -31,7 +31,7 @@ class Executor {
   int device_index() const { return device_index_; }
   int64_t memory_limit_bytes() const { return memory_limit_bytes_; }
   /// Whether programs compute what their checks assert.
-  bool checks_values() const { return checks_values_; }
+  bool checks_values() const { return target_.checks_values; }
 
   struct Execution {
     std::vector<std::shared_ptr<pjrt::Buffer>> buffers;  // parallel to Program::results
@@ -78,7 +78,7 @@ class Executor {
   cache::DiskCache* const disk_;
   const int device_index_;
   const int64_t memory_limit_bytes_;
-  const bool checks_values_;
+  const Target target_;
   Families families_;
 };
 

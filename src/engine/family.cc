@@ -232,19 +232,18 @@ Families::Match Families::find(const Program& program) {
   return {made, size};
 }
 
-Result<std::string> emit(const Program& program, const BoundedProgram& bounded, pjrt::Platform platform,
-                         bool checks_values) {
+Result<std::string> emit(const Program& program, const BoundedProgram& bounded, const Target& target) {
   std::array<hlo::Builder, 3> builders{hlo::Builder({}, true), hlo::Builder({}, true),
                                        hlo::Builder({}, true)};
   std::vector<hlo::SizedProgram> sized;
   for (size_t i = 0; i < builders.size(); ++i) {
     const int64_t size = bounded.bound - static_cast<int64_t>(i);
     ASSIGN_OR_RETURN(const Resized resized, resize(program, bounded.extents, size));
-    ASSIGN_OR_RETURN(hlo::Values results, append(builders[i], program, resized.calls, resized.leaf_types,
-                                                 platform, checks_values));
+    ASSIGN_OR_RETURN(hlo::Values results,
+                     append(builders[i], program, resized.calls, resized.leaf_types, target));
     sized.push_back({size, &builders[i], std::move(results)});
   }
-  return hlo::bounded_module(std::span<const hlo::SizedProgram, 3>(sized));
+  return hlo::bounded_module(std::span<const hlo::SizedProgram, 3>(sized), target.products);
 }
 
 void Families::spend(const Program& program, double seconds) {

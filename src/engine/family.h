@@ -32,8 +32,7 @@ struct BoundedProgram {
 
 /// The StableHLO of `bounded`, which Families::find gave for `program`: it takes what the program takes, at
 /// the bound, and after it the size as tensor<i32>.
-Result<std::string> emit(const Program& program, const BoundedProgram& bounded, pjrt::Platform platform,
-                         bool checks_values);
+Result<std::string> emit(const Program& program, const BoundedProgram& bounded, const Target& target);
 
 /// Thread-safe.
 class Families {

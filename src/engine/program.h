@@ -52,14 +52,19 @@ struct Program {
   void pair_donors();
 };
 
-/// Appends the needed calls, given as `calls` (parallel to the nodes), for `platform`: parameters for the
-/// leaves, then the packed integers and floats, where there are any. With `checks_values`, the last of the
-/// results are the offenders of the calls' checks.
+/// What a program is written for.
+struct Target {
+  pjrt::Platform platform = pjrt::Platform::kCpu;
+  /// Whether the last result are the offenders of the calls' checks.
+  bool checks_values = false;
+  hlo::Products products = hlo::Products::kCompiler;
+};
+
+/// Appends the needed calls, given as `calls` (parallel to the nodes): parameters for the leaves, then the
+/// packed integers and floats, where there are any. The builder decides about products.
 Result<hlo::Values> append(hlo::Builder& builder, const Program& program, std::span<const ops::CallPtr> calls,
-                           std::span<const hlo::Type> leaf_types, pjrt::Platform platform,
-                           bool checks_values);
-/// The StableHLO of the needed calls for `platform`; with `checks_values`, the offenders of their checks are
-/// the last result. The leaves must have buffers.
-Result<std::string> emit(const Program& program, pjrt::Platform platform, bool checks_values);
+                           std::span<const hlo::Type> leaf_types, const Target& target);
+/// The StableHLO of the needed calls. The leaves must have buffers.
+Result<std::string> emit(const Program& program, const Target& target);
 
 }  // namespace torch_tpu::engine

@@ -247,13 +247,14 @@ Values Bounding::reduction(const Operation& op, const Dims& dims) {
 }
 
 Value Bounding::product(const Operation& op) {
-  Values operands;
-  for (size_t i = 0; i < 2; ++i) {
-    const Dims dims =
-        numbers_of(op.attributes, i == 0 ? "lhs_contracting_dimensions" : "rhs_contracting_dimensions");
-    operands.push_back(masked(op.operands[i], dims, out_.splat(0.0, {op.operands[i].dtype(), {}})));
-  }
-  return again(op, operands)[0];
+  const auto numbers = [&](std::string_view key) { return numbers_of(op.attributes, key); };
+  const DotDims dims{numbers("lhs_batching_dimensions"), numbers("rhs_batching_dimensions"),
+                     numbers("lhs_contracting_dimensions"), numbers("rhs_contracting_dimensions")};
+  const auto zeros_beyond = [&](const Value& operand, const Dims& contract) {
+    return masked(operand, contract, out_.splat(0.0, {operand.dtype(), {}}));
+  };
+  return dot_general(zeros_beyond(op.operands[0], dims.lhs_contract),
+                     zeros_beyond(op.operands[1], dims.rhs_contract), dims, op.results[0].dtype());
 }
 
 Value Bounding::broadcast(const Operation& op) {
@@ -347,9 +348,9 @@ std::optional<Extent> extent_through(std::span<const int64_t> sizes, std::span<c
   return extent;
 }
 
-Result<std::string> bounded_module(std::span<const SizedProgram, 3> programs) {
+Result<std::string> bounded_module(std::span<const SizedProgram, 3> programs, Products products) {
   try {
-    return Bounding(programs).module();
+    return Bounding(programs, products).module();
   } catch (const LoweringError& error) {
     return Status(error.code, error.what());
   }

@@ -39,6 +39,6 @@ struct SizedProgram {
 
 /// Takes the parameters of `programs[0]`, the one with the largest size, and after them the size as
 /// tensor<i32>. kUnimplemented, with the operation, where there is no such program.
-Result<std::string> bounded_module(std::span<const SizedProgram, 3> programs);
+Result<std::string> bounded_module(std::span<const SizedProgram, 3> programs, Products products);
 
 }  // namespace torch_tpu::hlo

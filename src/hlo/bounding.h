@@ -19,7 +19,8 @@ class Bounding {
   using Operation = Builder::Operation;
   using Extents = std::vector<Extent>;
 
-  explicit Bounding(std::span<const SizedProgram, 3> programs) : programs_(programs) {
+  Bounding(std::span<const SizedProgram, 3> programs, Products products)
+      : programs_(programs), out_("b", /*keeps_operations=*/false, products) {
     for (const SizedProgram& program : programs) sizes_.push_back(program.size);
   }
 
@@ -104,7 +105,7 @@ class Bounding {
 
   const std::span<const SizedProgram, 3> programs_;
   std::vector<int64_t> sizes_;
-  Builder out_{"b"};
+  Builder out_;
   Value size_;
   std::unordered_map<std::string, Value> copies_;
   std::unordered_map<std::string, Extents> extents_;

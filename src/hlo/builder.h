@@ -81,17 +81,28 @@ struct ScatterDims {
   bool unique_indices = false;
 };
 
+/// Who multiplies matrices: the compiler's kernels, or on the CPU platform the host kernel kMatrixProduct
+/// wherever it is faster.
+enum class Products { kCompiler, kHost };
+
+/// The host kernel of two row-major inputs [batches..., k, m] and [batches..., k, n], which sums over k. With
+/// the integer attribute transpose_rhs the second one is [batches..., n, k].
+inline constexpr std::string_view kMatrixProduct = "torch_tpu.matrix_product";
+
 /// Appends operations to the body of @main; not thread-safe.
 class Builder {
  public:
   /// `name_prefix` begins the names of values. With `keeps_operations`, operations() tells what was appended.
-  explicit Builder(std::string name_prefix = {}, bool keeps_operations = false)
-      : name_prefix_(std::move(name_prefix)), keeps_operations_(keeps_operations) {}
+  explicit Builder(std::string name_prefix = {}, bool keeps_operations = false,
+                   Products products = Products::kCompiler)
+      : name_prefix_(std::move(name_prefix)), keeps_operations_(keeps_operations), products_(products) {}
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
   [[noreturn]] void fail(const std::string& message) const { fail(Code::kInvalidArgument, message); }
   [[noreturn]] void fail(Code code, const std::string& message) const;
+
+  Products products() const { return products_; }
 
   /// Adds a parameter of @main. Where `result` is not negative, the execution may consume it and put that
   /// result, of the same type, in its memory.
@@ -155,6 +166,7 @@ class Builder {
 
   const std::string name_prefix_;
   const bool keeps_operations_;
+  const Products products_;
   std::vector<Parameter> parameters_;
   std::vector<Operation> operations_;
   int depth_ = 0;  // of regions and functions around what is appended now

@@ -176,12 +176,10 @@ std::string Api::description() const {
   return text + ", " + path_;
 }
 
-bool Api::has_extension(PJRT_Extension_Type type) const {
-  for (const PJRT_Extension_Base* extension = table_->extension_start; extension != nullptr;
-       extension = extension->next) {
-    if (extension->type == type) return true;
-  }
-  return false;
+const PJRT_Extension_Base* Api::extension(PJRT_Extension_Type type) const {
+  const PJRT_Extension_Base* extension = table_->extension_start;
+  while (extension != nullptr && extension->type != type) extension = extension->next;
+  return extension;
 }
 
 Status Api::convert(PJRT_Error* error) const {

@@ -55,7 +55,9 @@ class Api {
   /// Waits for `event`, takes ownership of it and returns the error it carried.
   Status await(PJRT_Event* event) const;
   void destroy_event(PJRT_Event* event) const;
-  bool has_extension(PJRT_Extension_Type type) const;
+  bool has_extension(PJRT_Extension_Type type) const { return extension(type) != nullptr; }
+  /// The extension of that type, or null.
+  const PJRT_Extension_Base* extension(PJRT_Extension_Type type) const;
 
  private:
   Api(std::string path, const PJRT_Api* table) : path_(std::move(path)), table_(table) {}

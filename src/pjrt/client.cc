@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/heap.h"
 #include "pjrt/arguments.h"
+#include "pjrt/host_kernel.h"
 
 namespace torch_tpu::pjrt {
 namespace {
@@ -131,6 +132,7 @@ Result<std::shared_ptr<Client>> Client::create(std::shared_ptr<const Api> api, i
   ASSIGN_OR_RETURN(PJRT_Client * handle, create_handle(*api, client_options(*api, cpu_devices)));
   std::shared_ptr<Client> client(new Client(std::move(api), handle));
   RETURN_IF_ERROR(client->read_devices());
+  if (client->platform_ == Platform::kCpu) client->has_host_kernels_ = register_host_kernels(*client->api_);
   return client;
 }
 

@@ -49,6 +49,8 @@ class Client : public std::enable_shared_from_this<Client> {
   Platform platform() const { return platform_; }
   const std::string& platform_name() const { return platform_name_; }
   const std::vector<Device>& devices() const { return devices_; }
+  /// Whether programs may call the host kernels (pjrt/host_kernel.h).
+  bool has_host_kernels() const { return has_host_kernels_; }
 
   /// Copies `bytes()` of row-major host memory to device `device_index`; the memory may be reused
   /// on return. `type` must be valid: an unknown dtype or negative dimension is refused here,
@@ -95,6 +97,7 @@ class Client : public std::enable_shared_from_this<Client> {
   Platform platform_ = Platform::kOther;
   std::string platform_name_;
   std::vector<Device> devices_;
+  bool has_host_kernels_ = false;
   mutable CompilePolicy compile_policy_;
 };
 

@@ -77,24 +77,28 @@ ops::CallPtr intern_call(ops::Call call) {
 
 namespace {
 
-std::vector<engine::TensorPtr> record_on(engine::Queue& queue, std::string_view op,
-                                         std::initializer_list<engine::TensorPtr> inputs,
-                                         std::vector<ops::Arg> args, std::span<const int64_t> integers) {
+// The call of an internal operator with so many run-time integers.
+ops::CallPtr call_of(std::string_view op, std::initializer_list<engine::TensorPtr> inputs,
+                     std::vector<ops::Arg> args, size_t integers) {
   ops::Call call;
   call.op = ops::find_op(op);
   TORCH_INTERNAL_ASSERT(call.op != nullptr, "internal operator ", op, " is missing");
   call.hash.append(call.op->identity);
   for (const auto& input : inputs) input->type.append_to(call.hash);
   for (const ops::Arg& arg : args) ops::append(call.hash, arg);
-  ops::CallPtr shared = find_call(call.hash);
-  if (shared == nullptr) {
-    for (const auto& input : inputs) call.inputs.push_back(input->type);
-    call.args = std::move(args);
-    call.scalars.assign(integers.size(), {hlo::DType::kS64, true});
-    shared = intern_call(std::move(call));
-  }
+  if (ops::CallPtr shared = find_call(call.hash)) return shared;
+  for (const auto& input : inputs) call.inputs.push_back(input->type);
+  call.args = std::move(args);
+  call.scalars.assign(integers, {hlo::DType::kS64, true});
+  return intern_call(std::move(call));
+}
+
+std::vector<engine::TensorPtr> record_on(engine::Queue& queue, std::string_view op,
+                                         std::initializer_list<engine::TensorPtr> inputs,
+                                         std::vector<ops::Arg> args, std::span<const int64_t> integers) {
   const std::vector<uint64_t> words(integers.begin(), integers.end());
-  return value_or_raise(queue.record(shared, {inputs.begin(), inputs.size()}, words));
+  return value_or_raise(queue.record(call_of(op, inputs, std::move(args), integers.size()),
+                                     {inputs.begin(), inputs.size()}, words));
 }
 
 // What a storage that nothing was written to reads as.
@@ -146,18 +150,47 @@ hlo::Placement placed(const StorageContent& content, const hlo::Layout& view, hl
                                             : hlo::Placement{view, {}, {}, {}};
 }
 
+// How a view is read: a call and its run-time integers.
+struct Reading {
+  ops::CallPtr call;
+  std::vector<uint64_t> starts;
+};
+
+void append(Hash128& hash, const hlo::Layout& layout) {
+  hash.append(uint64_t{layout.sizes.size()});
+  for (const int64_t size : layout.sizes) hash.append(static_cast<uint64_t>(size));
+  for (const int64_t stride : layout.strides) hash.append(static_cast<uint64_t>(stride));
+  hash.append(static_cast<uint64_t>(layout.offset));
+}
+
+// Remembered, because programs read the same views again and again: finding out takes longer than recording.
+const Reading& reading_of(const StorageContent& content, const hlo::Layout& layout, hlo::DType dtype) {
+  constexpr size_t kMostReadings = 4096;
+  thread_local std::unordered_map<Hash128, Reading> readings;
+  Hash128 key;
+  content.value->type.append_to(key);
+  append(key, content.layout);
+  append(key, layout);
+  key.append(static_cast<uint64_t>(dtype));
+  if (const auto found = readings.find(key); found != readings.end()) return found->second;
+  const auto [view, grid, dims, starts] = placed(content, layout, dtype);
+  ops::CallPtr call =
+      call_of("tpu::strided_read", {content.value},
+              {ops::TensorArg{0}, as_list(content.layout.strides), as_list(view.sizes), as_list(view.strides),
+               view.offset, dtype, as_list(grid), as_list(dims), slots_of(starts)},
+              starts.size());
+  if (readings.size() >= kMostReadings) readings.clear();
+  return readings.emplace(key, Reading{std::move(call), {starts.begin(), starts.end()}}).first->second;
+}
+
 engine::TensorPtr read_stored(const at::Tensor& tensor) {
   const StorageContent& content = content_of(*tensor.unsafeGetTensorImpl());
   const hlo::Layout layout = layout_of(tensor);
   const hlo::DType dtype = to_hlo(tensor.scalar_type());
   if (content.value == nullptr) return record_zeros(content.device_index, layout.sizes, dtype);
   if (content.value->type.dtype == dtype && same_layout(content.layout, layout)) return content.value;
-  const auto [view, grid, dims, starts] = placed(content, layout, dtype);
-  return record_internal(
-      "tpu::strided_read", {content.value},
-      {ops::TensorArg{0}, as_list(content.layout.strides), as_list(view.sizes), as_list(view.strides),
-       view.offset, dtype, as_list(grid), as_list(dims), slots_of(starts)},
-      starts);
+  const Reading& reading = reading_of(content, layout, dtype);
+  return value_or_raise(content.value->queue().record(reading.call, {&content.value, 1}, reading.starts))[0];
 }
 
 }  // namespace

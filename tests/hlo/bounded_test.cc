@@ -23,7 +23,7 @@ Result<std::string> bounded(const Body& body) {
     const Value x = builders[i].parameter({DType::kF32, {size, 3}});
     programs.push_back({size, &builders[i], {body(builders[i], x, size)}});
   }
-  return bounded_module(std::span<const SizedProgram, 3>(programs));
+  return bounded_module(std::span<const SizedProgram, 3>(programs), Products::kCompiler);
 }
 
 std::string text_of(const Body& body) {
@@ -51,6 +51,18 @@ TEST(sums_are_masked) {
   const auto sum = [](const Value& x, int64_t dim) { return reduce(x, Reduction::kSum, Dims{dim}); };
   CHECK(holds(text_of([&](Builder&, const Value& x, int64_t) { return sum(x, 0); }), "stablehlo.select"));
   CHECK(!holds(text_of([&](Builder&, const Value& x, int64_t) { return sum(x, 1); }), "stablehlo.select"));
+}
+
+TEST(products_of_the_host_are_masked) {
+  std::array<Builder, 3> builders{Builder({}, true), Builder({}, true), Builder({}, true)};
+  std::vector<SizedProgram> programs;
+  for (size_t i = 0; i < builders.size(); ++i) {
+    const int64_t size = 64 - static_cast<int64_t>(i);
+    const Value x = builders[i].parameter({DType::kF32, {size, 512}});
+    programs.push_back({size, &builders[i], {dot_general(x, x, {{}, {}, {0}, {0}}, DType::kF32)}});
+  }
+  const auto text = bounded_module(std::span<const SizedProgram, 3>(programs), Products::kHost);
+  CHECK(text.ok() && holds(*text, "stablehlo.select") && holds(*text, kMatrixProduct));
 }
 
 TEST(numbers_of_the_size_are_computed) {

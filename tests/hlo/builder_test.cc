@@ -209,6 +209,44 @@ TEST(products_with_vectors_read_through_transposes) {
   CHECK(!holds(turned.second, "(%arg0, %arg3)"));
 }
 
+// Products whose left operand comes with the summed dimension first.
+TEST(large_gradients_of_weights_are_products_of_the_host) {
+  const auto product = [](Products products, const Type& a, const Type& b, bool turned) {
+    Builder builder({}, /*keeps_operations=*/false, products);
+    const Value x = builder.parameter(a);
+    const Value y = builder.parameter(b);
+    const Value flipped = transpose(x, Dims{1, 0});
+    const Value result = turned ? dot_general(flipped, y, {{}, {}, {1}, {0}}, a.dtype)
+                                : dot_general(x, y, {{}, {}, {0}, {0}}, a.dtype);
+    CHECK((result.type == Type{a.dtype, {a.dims[1], b.dims[1]}}));
+    return builder.module({result});
+  };
+  const auto calls_host = [&](Products products, const Type& a, const Type& b) {
+    const bool calls = holds(product(products, a, b, false), kMatrixProduct);
+    CHECK_EQ(holds(product(products, a, b, true), kMatrixProduct), calls);
+    return calls;
+  };
+  const Type large = f32({64, 512});
+  CHECK(holds(product(Products::kHost, large, large, true), "(%arg0, %arg1)"));
+  CHECK(holds(product(Products::kHost, large, large, true), "transpose_rhs = 0 : i64"));
+  CHECK(calls_host(Products::kHost, large, large));
+  CHECK(calls_host(Products::kHost, {DType::kF64, {64, 512}}, {DType::kF64, {64, 512}}));
+  CHECK(!calls_host(Products::kCompiler, large, large));
+  CHECK(!calls_host(Products::kHost, f32({64, 512}), f32({64, 1})));
+  CHECK(!calls_host(Products::kHost, f32({8, 8}), f32({8, 8})));
+  CHECK(!calls_host(Products::kHost, {DType::kBF16, {64, 512}}, {DType::kBF16, {64, 512}}));
+  // XLA is as fast at the others.
+  Builder builder({}, /*keeps_operations=*/false, Products::kHost);
+  const Value x = builder.parameter(large);
+  const Value y = builder.parameter(f32({512, 64}));
+  CHECK(!holds(builder.module({dot_general(x, y, {{}, {}, {1}, {0}}, DType::kF32)}), kMatrixProduct));
+  // Batches stay in front.
+  const Value batched = builder.parameter(f32({4, 64, 512}));
+  const Value product_of_batches = dot_general(batched, batched, {{0}, {0}, {1}, {1}}, DType::kF32);
+  CHECK(product_of_batches.type == f32({4, 512, 512}));
+  CHECK(holds(builder.module({product_of_batches}), kMatrixProduct));
+}
+
 TEST(reductions_and_dots) {
   Builder builder;
   const Value x = builder.parameter(f32({2, 3, 4}));

@@ -1,0 +1,100 @@
+// What programs on the CPU platform leave to the library that torch computes with there.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/bmm_cpu_dispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm_cpu_dispatch.h>
+#include <c10/core/InferenceMode.h>
+#include <dlfcn.h>
+
+#include "hlo/builder.h"
+#include "pjrt/host_kernel.h"
+#include "torch/dtype.h"
+
+namespace torch_tpu {
+namespace {
+
+using pjrt::HostArray;
+using pjrt::HostCall;
+
+/// The matrices of an array [batches..., rows, columns], which stays where it is: of rank 2 without batches,
+/// of rank 3 with any number of them.
+at::Tensor matrices(const HostArray& array) {
+  const hlo::Dims& dims = array.type.dims;
+  hlo::Dims sizes{dims[dims.size() - 2], dims.back()};
+  if (dims.size() > 2) sizes = {array.type.elements() / (sizes[0] * sizes[1]), sizes[0], sizes[1]};
+  return at::from_blob(array.data, {sizes.data(), sizes.size()}, to_scalar_type(array.type.dtype));
+}
+
+/// While it lives, MKL computes what this thread asks for on this thread: others work on other parts, or for
+/// the plugin.
+class OneThread {
+ public:
+  OneThread() : before_(set != nullptr ? set(1) : 0) {}
+  ~OneThread() {
+    if (set != nullptr) set(before_);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  using Set = int (*)(int);
+  static const Set set;  // null where torch multiplies with another library
+  const int before_;
+};
+const OneThread::Set OneThread::set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local"));
+
+void multiply(at::Tensor& result, const at::Tensor& lhs, const at::Tensor& rhs) {
+  const OneThread guard;
+  if (result.dim() == 2) {
+    at::cpu::mm_out(result, lhs, rhs);
+  } else {
+    at::cpu::bmm_out(result, lhs, rhs);
+  }
+}
+
+Status matrix_product(const HostCall& call) {
+  constexpr int64_t kProductsOfPart = int64_t{1} << 22;  // waking a thread takes as long as so many
+  constexpr int64_t kStep = 16;
+  const c10::InferenceMode guard;
+  at::Tensor result = matrices(call.results()[0]);
+  const at::Tensor lhs = matrices(call.inputs()[0]).transpose(-2, -1);
+  at::Tensor rhs = matrices(call.inputs()[1]);
+  if (call.attribute("transpose_rhs") != 0) rhs = rhs.transpose(-2, -1);
+  const int64_t products = result.numel() * lhs.size(-1);
+  const int64_t wanted = std::min(call.threads(), products / kProductsOfPart);
+  if (wanted < 2) {
+    multiply(result, lhs, rhs);
+    return {};
+  }
+  // Parts of the batches, or of the longer side of the result.
+  const int64_t dim = result.dim() == 3 || result.size(0) >= result.size(1) ? 0 : 1;
+  const bool has_rows = result.dim() == 3 || dim == 0;
+  const int64_t size = result.size(dim);
+  const int64_t step = result.dim() == 3 ? 1 : kStep;
+  const int64_t length = ((size + wanted - 1) / wanted + step - 1) / step * step;
+  std::exception_ptr error;
+  std::mutex mutex;
+  call.run_parts((size + length - 1) / length, [&](int64_t i) {
+    try {
+      const c10::InferenceMode guard;
+      const int64_t begin = i * length;
+      const int64_t count = std::min(length, size - begin);
+      at::Tensor part = result.narrow(dim, begin, count);
+      multiply(part, has_rows ? lhs.narrow(0, begin, count) : lhs,
+               dim == 1 || result.dim() == 3 ? rhs.narrow(dim, begin, count) : rhs);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      error = std::current_exception();
+    }
+  });
+  if (error) std::rethrow_exception(error);
+  return {};
+}
+
+const bool registered = [] {
+  pjrt::add_host_kernel(hlo::kMatrixProduct, &pjrt::host_kernel_handler<&matrix_product>);
+  return true;
+}();
+
+}  // namespace
+}  // namespace torch_tpu
