@@ -1,14 +1,20 @@
 """torch.compile(backend="tpu"), and what Dynamo asks about the device.
 
-Graphs are traced to ATen by AOTAutograd and then recorded call by call: the engine turns what a
-graph records into one program, keyed and cached like eager ones.
+Graphs are traced to ATen by AOTAutograd and recorded call by call; the engine turns what a graph records
+into a program, keyed and cached like eager ones. A graph of fixed sizes is recorded once and then repeated
+as one call.
 """
+
+import operator
 
 import torch
 from torch._dynamo import device_interface
 from torch._dynamo.backends.common import aot_autograd
 from torch._prims import rng_prims
+from torch.utils._pytree import tree_leaves
 from functorch.compile import make_boxed_func
+
+from torch_tpu import _C, host_part
 
 
 class TpuInterface(device_interface.DeviceInterface):
@@ -90,9 +96,31 @@ def _replay_random_numbers(graph_module):
         graph_module.recompile()
 
 
+def _is_static(node):
+    """Whether a node only computes tensors on tpu of sizes that are known."""
+    values = tree_leaves(node.meta.get("val"))
+    if not all(isinstance(value, torch.Tensor) and value.device.type == "tpu" for value in values if value is not None):
+        return False
+    if any(isinstance(size, torch.SymInt) for value in values if value is not None for size in value.shape):
+        return False
+    if node.op == "call_function" and node.target is not operator.getitem:
+        return isinstance(node.target, torch._ops.OpOverload) and node.target.namespace in ("aten", "prims")
+    return node.op in ("placeholder", "call_function", "output")
+
+
 def _compile_graph(graph_module, example_inputs):
     _replay_random_numbers(graph_module)
-    return make_boxed_func(graph_module.forward)
+    parts = host_part.split(graph_module)
+    nodes = [node for node in graph_module.graph.nodes if parts is None or not host_part.is_on_host(node)]
+    if not all(_is_static(node) for node in nodes):
+        return make_boxed_func(graph_module.forward)
+    graph = _C.RecordedGraph(graph_module.forward if parts is None else parts.device)
+
+    def run(args):
+        return graph(args) if parts is None else parts.run(graph, args)
+
+    run._boxed_call = True
+    return run
 
 
 _backend = aot_autograd(fw_compiler=_compile_graph, keep_inference_input_mutations=True)

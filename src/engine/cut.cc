@@ -21,11 +21,12 @@ CutRule::CutRule(size_t window, int64_t byte_limit)
   for (size_t i = 1; i < power_.size(); ++i) power_[i] = power_[i - 1] * kVariable;
 }
 
-size_t CutRule::append(const Hash128& signature, int64_t result_bytes) {
+size_t CutRule::append(const Hash128& signature, int64_t result_bytes, size_t operators) {
   signatures_.push_back(signature.low);
   prefix_.push_back(prefix_.back() * kVariable + signature.low);
-  result_bytes_.push_back(result_bytes);
+  pending_.push_back({result_bytes, operators});
   bytes_ += result_bytes;
+  operators_ += operators;
 
   if (bytes_ > byte_limit_) {
     const size_t count = pending();
@@ -33,10 +34,16 @@ size_t CutRule::append(const Hash128& signature, int64_t result_bytes) {
     cause_ = Cause::kByteLimit;
     return count;
   }
-  const bool is_full = pending() >= window_;
-  if (!is_full && (pending() != kShortWindow || !repeats())) return 0;
-  cause_ = is_full ? Cause::kFullWindow : Cause::kRepetition;
-  return cut_at_minimum();
+  if (repeats_graph()) return cut_off(pending() - 1, Cause::kGraph);
+  if (pending() >= window_ || operators_ >= kMostOperators) return cut_off(minimum(), Cause::kFullWindow);
+  if (pending() == kShortWindow && repeats()) return cut_off(minimum(), Cause::kRepetition);
+  return 0;
+}
+
+bool CutRule::repeats_graph() const {
+  if (pending_.back().operators < kLargeGraph) return false;
+  return std::find(signatures_.end() - static_cast<std::ptrdiff_t>(pending()), signatures_.end() - 1,
+                   signatures_.back()) != signatures_.end() - 1;
 }
 
 bool CutRule::repeats() const {
@@ -63,17 +70,24 @@ bool CutRule::is_smaller(size_t a, size_t b) const {
   return signatures_[a - same - 1] < signatures_[b - same - 1];
 }
 
-size_t CutRule::cut_at_minimum() {
+size_t CutRule::minimum() const {
   const size_t first = signatures_.size() - pending();
   size_t smallest = signatures_.size();
   for (size_t i = smallest - 1; i > first; --i) {
     if (is_smaller(i, smallest)) smallest = i;
   }
-  const size_t count = smallest - first;
-  const auto end = result_bytes_.begin() + static_cast<std::ptrdiff_t>(count);
-  bytes_ -= std::accumulate(result_bytes_.begin(), end, int64_t{0});
-  result_bytes_.erase(result_bytes_.begin(), end);
+  return smallest - first;
+}
+
+size_t CutRule::cut_off(size_t count, Cause cause) {
+  const auto end = pending_.begin() + static_cast<std::ptrdiff_t>(count);
+  for (auto op = pending_.begin(); op != end; ++op) {
+    bytes_ -= op->bytes;
+    operators_ -= op->operators;
+  }
+  pending_.erase(pending_.begin(), end);
   forget_oldest();
+  cause_ = cause;
   return count;
 }
 
@@ -88,8 +102,9 @@ void CutRule::forget_oldest() {
 void CutRule::reset() {
   signatures_.clear();
   prefix_.assign(1, 0);
-  result_bytes_.clear();
+  pending_.clear();
   bytes_ = 0;
+  operators_ = 0;
 }
 
 }  // namespace torch_tpu::engine

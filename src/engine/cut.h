@@ -10,6 +10,9 @@
 // only their distance from its first one says which is which. Those that look the same for two windows
 // are turns of one short loop; the last of them counts.
 //
+// A large compiled graph is the body of a loop, or a part of it, whatever its size: the cut comes before it
+// when it is met again.
+//
 // A short body that repeats gains nothing from a window full of turns, which costs compile time and
 // memory: there a part of the window is enough.
 #pragma once
@@ -31,6 +34,7 @@ enum class Cause : uint8_t {
   kFullWindow,  // the rest are the rule's
   kRepetition,
   kByteLimit,
+  kGraph,  // a compiled graph comes again
 };
 
 /// Not thread-safe; the queue that owns it locks.
@@ -40,9 +44,9 @@ class CutRule {
   /// results exceed it.
   CutRule(size_t window, int64_t byte_limit);
 
-  /// Appends the next op; returns how many of the oldest pending ops form a program now (0: none).
-  /// The caller runs them; the rest stay pending.
-  size_t append(const Hash128& signature, int64_t result_bytes);
+  /// Appends the next op, a graph if it stands for several `operators`; returns how many of the oldest
+  /// pending ones form a program now (0: none). The caller runs them; the rest stay pending.
+  size_t append(const Hash128& signature, int64_t result_bytes, size_t operators = 1);
   /// Everything pending was run for another reason (a host read): forget the history.
   void reset();
   /// Why append() cut last.
@@ -51,26 +55,37 @@ class CutRule {
  private:
   static constexpr size_t kContent = 4;        // signatures in the hash of an op
   static constexpr size_t kShortWindow = 128;  // for bodies of half of it
+  static constexpr size_t kLargeGraph = 64;    // operators
+  static constexpr size_t kMostOperators = size_t{1} << 14;
 
-  size_t pending() const { return result_bytes_.size(); }
+  struct Pending {
+    int64_t bytes;  // of results
+    size_t operators;
+  };
+  size_t pending() const { return pending_.size(); }
   /// The hash of the `count` signatures before position `end` of the history.
   uint64_t hash_before(size_t end, size_t count) const {
     return prefix_[end] - prefix_[end - count] * power_[count];
   }
   /// Whether the pending ops are two turns or more of one body.
   bool repeats() const;
+  /// Whether the last pending op is a large graph that is pending already.
+  bool repeats_graph() const;
   /// Whether a cut at position `a` of the history is better than one at the later `b`.
   bool is_smaller(size_t a, size_t b) const;
-  /// Cuts off the ops up to the smallest; returns how many these are.
-  size_t cut_at_minimum();
+  /// How many pending ops there are up to the smallest.
+  size_t minimum() const;
+  /// Cuts off so many; returns their number.
+  size_t cut_off(size_t count, Cause cause);
   void forget_oldest();
 
   const size_t window_;
   const size_t depth_;  // of the history that is_smaller() looks at
   const int64_t byte_limit_;
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0;  // of all pending ops
+  size_t operators_ = 0;
   Cause cause_ = Cause::kFullWindow;
-  std::vector<int64_t> result_bytes_;  // of the pending ops
+  std::vector<Pending> pending_;
   // The history, which ends with the pending ops. A cut at position i comes after the first i of it.
   std::vector<uint64_t> signatures_;
   std::vector<uint64_t> prefix_{0};  // prefix_[i]: a polynomial whose coefficients are the first i signatures

@@ -67,7 +67,7 @@ Hash128 skeleton_of(const Program& program) {
     if (!program.needed[i]) continue;
     const Graph::Node& node = program.graph.nodes[i];
     const ops::Call& call = *node.call;
-    hash.append(call.op->identity);
+    hash.append(call.body == nullptr ? call.op->identity : call.hash);
     hash.append(static_cast<uint64_t>(call.default_dtype));
     for (const Reference reference : program.graph.references_of(node))
       hash.append(static_cast<uint64_t>(reference));

@@ -196,6 +196,8 @@ void History::Comparison::compare_call(size_t i) {
     differences_.push_back("the default dtype of " + operator_text(i) + ": " +
                            std::string(hlo::name(now.default_dtype)) + " was " +
                            std::string(hlo::name(before.default_dtype)));
+  } else if (now.body != nullptr) {
+    differences_.push_back("another compiled graph");
   } else if (now.inputs == before.inputs) {
     differences_.push_back("the memory layout of the arguments of " + operator_text(i));
   }

@@ -20,6 +20,7 @@ std::vector<int32_t> updated_inputs(const ops::Call& call) {
     if (const auto* list = std::get_if<ops::TensorListArg>(&arg))
       written.insert(written.end(), list->inputs.begin(), list->inputs.end());
   }
+  if (call.body != nullptr) return call.body->updates;
   const size_t count = call.outputs.size();
   std::vector<int32_t> inputs(count, kNone);
   for (size_t i = 0; i < count; ++i) inputs[i] = i < call.inputs.size() ? static_cast<int32_t>(i) : kNone;
@@ -39,12 +40,11 @@ bool works_in_place(const ops::Call& call, int32_t input) {
 
 }  // namespace
 
-// Which result takes the memory of which input that only the program still holds. XLA puts them in one place
-// without a copy when the input is not read once the result is written. So the pairs are those of in-place
-// updates: a chain of ops leads from the input's last use to the result.
-void Program::pair_donors() {
-  successors.assign(leaves.size(), kNone);
-  if (std::find(may_donate.begin(), may_donate.end(), 1) == may_donate.end()) return;
+// XLA puts a result in the memory of an input without a copy when the input is not read once the result is
+// written. So the pairs are those of in-place updates: a chain of ops leads from the input's last use to the
+// result.
+std::vector<int32_t> updated_leaves(const Graph& graph, std::span<const uint8_t> needed,
+                                    std::span<const uint8_t> may_donate) {
   std::vector<int32_t> last_use(graph.leaves.size(), kNone);
   for (size_t i = 0; i < needed.size(); ++i) {
     if (!needed[i]) continue;
@@ -54,7 +54,7 @@ void Program::pair_donors() {
     }
   }
 
-  std::vector<int32_t> origins(outcomes.size(), kNone);  // per output: the leaf that it updates
+  std::vector<int32_t> origins(graph.outputs.size(), kNone);
   for (size_t i = 0; i < needed.size(); ++i) {
     if (!needed[i]) continue;
     const Graph::Node& node = graph.nodes[i];
@@ -72,14 +72,21 @@ void Program::pair_donors() {
       origins[node.first_output + output] = leaf;
       return leaf != kNone;
     };
-    if (call.outputs.size() == 1) {
+    if (call.outputs.size() == 1 && call.body == nullptr) {
       for (size_t k = 0; k < call.inputs.size() && !update(0, static_cast<int32_t>(k)); ++k) continue;
       continue;
     }
     const std::vector<int32_t> inputs = updated_inputs(call);
     for (size_t output = 0; output < inputs.size(); ++output) update(output, inputs[output]);
   }
+  return origins;
+}
 
+// Which result takes the memory of which input that only the program still holds.
+void Program::pair_donors() {
+  successors.assign(leaves.size(), kNone);
+  if (std::find(may_donate.begin(), may_donate.end(), 1) == may_donate.end()) return;
+  const std::vector<int32_t> origins = updated_leaves(graph, needed, may_donate);
   std::vector<int32_t> successor_of(graph.leaves.size(), kNone);
   for (size_t i = 0; i < results.size(); ++i) {
     const int32_t leaf = origins[results[i]];

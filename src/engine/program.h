@@ -52,6 +52,11 @@ struct Program {
   void pair_donors();
 };
 
+/// Per result of the graph: the leaf whose memory it may take, or -1. `needed` is parallel to the nodes,
+/// `may_donate` to the leaves.
+std::vector<int32_t> updated_leaves(const Graph& graph, std::span<const uint8_t> needed,
+                                    std::span<const uint8_t> may_donate);
+
 /// What a program is written for.
 struct Target {
   pjrt::Platform platform = pjrt::Platform::kCpu;

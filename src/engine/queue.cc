@@ -80,8 +80,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
   graph_.append(call, references, words, outputs, std::move(source));
   ++counters().ops_recorded;
   if (mode() == Mode::kFused) {
-    // An error of the cut-off program stays with its results until somebody reads them.
-    if (const size_t count = cut_.append(call->hash, bytes); count > 0) hand_off(count, lock);
+    cut_after(*call, bytes, lock);
     return results;
   }
   RETURN_IF_ERROR(run_pending(lock, {Cause::kMode, ""}));
@@ -90,6 +89,70 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
     for (const TensorPtr& result : results) RETURN_IF_ERROR(result->outcome_->buffer->await());
   }
   return results;
+}
+
+// An error of the cut-off program stays with its results until somebody reads them.
+void Queue::cut_after(const ops::Call& call, int64_t bytes, std::unique_lock<std::mutex>& lock) {
+  if (recording_epoch_ == epoch_ && recording_thread_ == std::this_thread::get_id()) return;
+  recording_epoch_ = 0;
+  const size_t count = cut_.append(call.hash, bytes, ops::operators_of(call));
+  if (count > 0) hand_off(count, {cut_.cause(), ""}, lock);
+}
+
+Status Queue::start_graph() {
+  RETURN_IF_ERROR(pjrt::check_not_forked());
+  Ending ending{Cause::kFlush, source_line()};
+  std::unique_lock lock(mutex_);
+  const Status status = run_pending(lock, std::move(ending));
+  recording_epoch_ = epoch_;
+  recording_thread_ = std::this_thread::get_id();
+  return status;
+}
+
+Result<Queue::RecordedGraph> Queue::finish_graph() {
+  std::unique_lock lock(mutex_);
+  const bool is_whole = std::exchange(recording_epoch_, 0) == epoch_;
+  if (!is_whole || graph_.nodes.empty() || mode() != Mode::kFused) {
+    // What the cut rule was not told of.
+    if (is_whole && !graph_.nodes.empty()) hand_off(graph_.nodes.size(), {Cause::kGraph, ""}, lock);
+    return Status(Code::kUnimplemented, "a graph that runs in parts");
+  }
+  const Graph recorded = std::exchange(graph_, Graph());
+  auto body = std::make_shared<ops::Body>();
+  std::vector<hlo::Type> inputs(recorded.leaves.size());
+  for (size_t i = 0; i < recorded.nodes.size(); ++i) {
+    const auto references = recorded.references_of(recorded.nodes[i]);
+    for (size_t k = 0; k < references.size(); ++k) {
+      if (references[k] < 0) inputs[-1 - references[k]] = recorded.calls[i]->inputs[k];
+    }
+    body->steps.push_back({recorded.calls[i], {references.begin(), references.end()}, recorded.sources[i]});
+  }
+  RecordedGraph graph;
+  const std::vector<int32_t> updates =
+      updated_leaves(recorded, std::vector<uint8_t>(recorded.nodes.size(), 1),
+                     std::vector<uint8_t>(recorded.leaves.size(), 1));
+  std::vector<Tensor*> results;
+  for (size_t i = 0; i < recorded.outputs.size(); ++i) {
+    if (recorded.outputs[i] == nullptr) continue;
+    body->results.push_back(static_cast<uint32_t>(i));
+    body->updates.push_back(updates[i]);
+    recorded.outputs[i]->output_ = static_cast<int32_t>(results.size());
+    results.push_back(recorded.outputs[i]);
+  }
+  std::vector<Reference> references;
+  for (const Graph::Leaf& leaf : recorded.leaves) {
+    references.push_back(-1 - static_cast<Reference>(references.size()));
+    graph.inputs.push_back(leaf.tensor);
+  }
+  graph.call = std::make_shared<const ops::Call>(ops::graph_call(std::move(body), std::move(inputs)));
+  graph.words = recorded.words;
+  graph.results.assign(results.begin(), results.end());
+  graph_.leaves = recorded.leaves;
+  graph_.append(graph.call, references, graph.words, results, "");
+  int64_t bytes = 0;
+  for (const hlo::Type& type : graph.call->outputs) bytes += type.bytes();
+  cut_after(*graph.call, bytes, lock);
+  return graph;
 }
 
 TensorPtr Queue::adopt(std::shared_ptr<pjrt::Buffer> buffer) {
@@ -202,12 +265,12 @@ Status Queue::run_here(size_t count, Ending ending) {
   return status;
 }
 
-void Queue::hand_off(size_t count, std::unique_lock<std::mutex>& lock) {
+void Queue::hand_off(size_t count, Ending ending, std::unique_lock<std::mutex>& lock) {
   if (!start_worker()) {
-    (void)run_here(count, {cut_.cause(), ""});
+    (void)run_here(count, std::move(ending));
     return;
   }
-  in_flight_.push_back(cut(count, {cut_.cause(), ""}));
+  in_flight_.push_back(cut(count, std::move(ending)));
   progress_.notify_all();
   progress_.wait(lock, [this] { return in_flight_.size() < kMostProgramsInFlight; });
 }

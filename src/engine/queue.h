@@ -54,6 +54,18 @@ class Queue {
   Result<std::vector<TensorPtr>> record(const ops::CallPtr& call, std::span<const TensorPtr> inputs,
                                         std::span<const uint64_t> words);
 
+  /// Between start_graph() and finish_graph() what this thread records stays pending, and becomes one call.
+  Status start_graph();
+  struct RecordedGraph {
+    ops::CallPtr call;
+    std::vector<const Tensor*> inputs;   // parallel to call->inputs
+    std::vector<const Tensor*> results;  // all that are still held, parallel to call->outputs
+    std::vector<uint64_t> words;
+  };
+  /// kUnimplemented where something ran meanwhile (a host read), another thread recorded too, or nothing was
+  /// recorded: all is as without start_graph() then.
+  Result<RecordedGraph> finish_graph();
+
   /// A tensor over an existing buffer of this device.
   TensorPtr adopt(std::shared_ptr<pjrt::Buffer> buffer);
 
@@ -85,7 +97,8 @@ class Queue {
   void settle(Program& program, Execution execution);
   Status run_pending(std::unique_lock<std::mutex>& lock, Ending ending);
   Status run_here(size_t count, Ending ending);
-  void hand_off(size_t count, std::unique_lock<std::mutex>& lock);
+  void hand_off(size_t count, Ending ending, std::unique_lock<std::mutex>& lock);
+  void cut_after(const ops::Call& call, int64_t bytes, std::unique_lock<std::mutex>& lock);
   bool start_worker();
   void work();
   void await_worker(std::unique_lock<std::mutex>& lock);
@@ -97,6 +110,8 @@ class Queue {
   std::mutex mutex_;
   Graph graph_;
   uint64_t epoch_ = 1;
+  uint64_t recording_epoch_ = 0;  // the epoch in which a graph is recorded, 0 for none
+  std::thread::id recording_thread_;
   CutRule cut_;
   Status first_error_;
   Status broken_check_;  // an assertion about values that a program found broken; raised once

@@ -76,11 +76,19 @@ RunTimer::RunTimer(const Program& program, int device_index) {
   run_->device_index = device_index;
   run_->ending = program.ending;
   for (size_t i = 0; i < program.graph.nodes.size(); ++i) {
+    run_->unused += !program.needed[i];
     if (!program.needed[i]) continue;
-    run_->calls.push_back(program.graph.calls[i]);
-    run_->sources.push_back(program.graph.sources[i]);
+    const ops::CallPtr& call = program.graph.calls[i];
+    if (call->body == nullptr) {
+      run_->calls.push_back(call);
+      run_->sources.push_back(program.graph.sources[i]);
+      continue;
+    }
+    for (const ops::Body::Step& step : call->body->steps) {
+      run_->calls.push_back(step.call);
+      run_->sources.push_back(step.source);
+    }
   }
-  run_->unused = static_cast<int64_t>(program.graph.nodes.size() - run_->calls.size());
   run_->start_ns = now_ns();
 }
 

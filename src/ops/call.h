@@ -69,6 +69,8 @@ struct Check {
   std::string message;
 };
 
+struct Body;
+
 /// Results and side information of a lowering that ran once.
 struct Call {
   const Op* op = nullptr;
@@ -77,6 +79,8 @@ struct Call {
   std::vector<ScalarSlot> scalars;  // run-time numbers in order of appearance
   /// torch.get_default_dtype(): what integers become under true division and the like.
   hlo::DType default_dtype = hlo::DType::kF32;
+  /// What a graph call (graph_call) computes; null for all others.
+  std::shared_ptr<const Body> body;
   Hash128 hash;  // of all of the above
 
   /// Filled by infer(): the types of the results, and which of the lowering's results exist (an
@@ -97,5 +101,26 @@ struct Call {
 };
 
 using CallPtr = std::shared_ptr<const Call>;
+
+/// Calls that are one: the operator "tpu::graph".
+struct Body {
+  struct Step {
+    CallPtr call;
+    /// Parallel to call->inputs: the result of an earlier step by its number among all of them, or input
+    /// -1 - reference of the graph.
+    std::vector<int32_t> references;
+    std::string source;  // the user's line, only when debugging
+  };
+  std::vector<Step> steps;
+  std::vector<uint32_t> results;  // the numbers of those that the graph gives
+  std::vector<int32_t> updates;   // parallel to results: the input whose memory it may take, or -1
+};
+
+/// The call of `body` on inputs of these types. Its scalars are those of all steps in order; after those of a
+/// random step come its seed and offset.
+Call graph_call(std::shared_ptr<const Body> body, std::vector<hlo::Type> inputs);
+
+/// How many operators a call stands for.
+inline size_t operators_of(const Call& call) { return call.body == nullptr ? 1 : call.body->steps.size(); }
 
 }  // namespace torch_tpu::ops

@@ -227,6 +227,11 @@ void Lowering::check(const Value& bad, Code code, std::string message) {
   check(bad, builder_.splat(int64_t{0}, {DType::kS64, {}}), code, std::move(message));
 }
 
+void Lowering::adopt(const std::vector<Check>& checks, const Values& offenders) {
+  checks_.insert(checks_.end(), checks.begin(), checks.end());
+  offenders_.insert(offenders_.end(), offenders.begin(), offenders.end());
+}
+
 namespace {
 
 Result<Values> run(Lowering& lowering, const Op& op) {

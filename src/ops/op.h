@@ -141,6 +141,12 @@ class Lowering {
 
   DType default_dtype() const { return call_.default_dtype; }
 
+  /// All inputs and run-time numbers, parallel to those of the call.
+  const Values& inputs() const { return inputs_; }
+  const Values& scalar_values() const { return scalars_; }
+  /// Takes over what another lowering asserts.
+  void adopt(const std::vector<Check>& checks, const Values& offenders);
+
   /// `count` uniformly random 32-bit words as u32[count]: Threefry-2x32 over a counter. The stream
   /// depends on seed and offset only: the same numbers on every platform and in every mode.
   Value random_bits(int64_t count);

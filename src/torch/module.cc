@@ -17,6 +17,7 @@
 #include "torch/error.h"
 #include "torch/fallback.h"
 #include "torch/generator.h"
+#include "torch/graph.h"
 #include "torch/process_group.h"
 #include "torch/register.h"
 #include "torch/trace.h"
@@ -180,6 +181,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_mode", &set_mode_name);
   register_process_group(m);
   register_trace(m);
+  register_graph(m);
   m.def("fallback_allowed", &fallback_allowed);
   m.def("set_fallback_allowed", &set_fallback_allowed);
   m.def("default_generator", [](int device_index) {

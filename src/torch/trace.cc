@@ -82,6 +82,8 @@ const char* name_of(engine::Cause cause) {
       return "repetition";
     case engine::Cause::kByteLimit:
       return "byte limit";
+    case engine::Cause::kGraph:
+      return "graph";
   }
   return "";
 }

@@ -158,6 +158,21 @@ TEST(short_bodies_make_short_programs) {
   }
 }
 
+// A compiled graph is met again: the program ends before it, whatever is between.
+TEST(large_graphs_end_programs_when_they_come_again) {
+  CutRule rule(512, kNoLimit);
+  for (int turn = 0; turn < 20; ++turn) {
+    CHECK_EQ(rule.append(signature(1), 0, 100), turn == 0 ? size_t{0} : size_t{4});
+    CHECK_EQ(rule.append(signature(2), 0), size_t{0});
+    CHECK_EQ(rule.append(signature(3), 0, 200), size_t{0});
+    CHECK_EQ(rule.append(signature(2), 0), size_t{0});
+  }
+  CHECK(rule.cause() == Cause::kGraph);
+  // Small ones are as other ops.
+  CutRule other(512, kNoLimit);
+  for (int turn = 0; turn < 100; ++turn) CHECK_EQ(other.append(signature(1), 0, 10), size_t{0});
+}
+
 TEST(one_op_per_program) {
   CutRule rule(1, kNoLimit);
   for (uint64_t i = 0; i < 10; ++i) CHECK_EQ(rule.append(signature(i), 0), size_t{1});
