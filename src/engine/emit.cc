@@ -39,7 +39,7 @@ Result<hlo::Values> append(hlo::Builder& builder, const Program& program, std::s
     if (!program.needed[i]) continue;
     const Graph::Node& node = graph.nodes[i];
     const ops::Call& call = *calls[i];
-    builder.comment(call.op->name + (graph.sources[i].empty() ? "" : "  " + graph.sources[i]));
+    builder.comment(call.op->name + (graph.source_of(i).empty() ? "" : "  " + graph.source_of(i)));
     hlo::Values inputs;
     for (const Reference reference : graph.references_of(node)) {
       inputs.push_back(reference < 0 ? leaves[-1 - reference] : outputs[reference]);

@@ -37,6 +37,8 @@ class Executor {
     std::vector<std::shared_ptr<pjrt::Buffer>> buffers;  // parallel to Program::results
     Status broken_check;  // the first assertion about values that does not hold
   };
+  /// Whether a program is known and small, so that it takes no longer to run than to hand on.
+  bool runs_at_once(const Program& program);
   /// Runs a program whose leaves have buffers.
   Result<Execution> run(const Program& program);
 

@@ -46,6 +46,10 @@ struct Graph {
   size_t words_before(size_t count) const {
     return count == nodes.size() ? words.size() : nodes[count].first_word;
   }
+  /// The user's line of a node, where it was asked for.
+  const std::string& source_of(size_t node) const;
+  /// Makes room for as much as `other` holds.
+  void reserve(const Graph& other);
   /// Keeps the first `count` nodes and all leaves.
   void resize(size_t count);
 
@@ -54,7 +58,7 @@ struct Graph {
   std::vector<uint64_t> words;
   std::vector<Tensor*> outputs;  // null once nobody holds the result
   std::vector<Leaf> leaves;
-  std::vector<std::string> sources;  // user lines, only when debugging
+  std::vector<std::string> sources;  // of the nodes up to the last that has one
   std::vector<ops::CallPtr> calls;   // keeps the calls alive
 };
 

@@ -139,7 +139,7 @@ std::string History::Comparison::operator_text(size_t i) const {
   const std::string& name = now_.calls[i]->op->name;
   if (!program_.needed[i]) return name + " (unused)";
   const auto number = 1 + std::count(program_.needed.begin(), program_.needed.begin() + i, 1);
-  const std::string& source = program_.graph.sources[i];
+  const std::string& source = program_.graph.source_of(i);
   return name + " (operator " + std::to_string(number) + (source.empty() ? "" : ", " + source) + ")";
 }
 

@@ -135,6 +135,7 @@ void Program::select() {
 // leaves.
 Graph Program::rest_after(size_t count, uint64_t epoch) const {
   Graph rest;
+  rest.reserve(graph);  // the next program is often as long
   const auto outputs_end = static_cast<Reference>(outcomes.size());
   std::vector<int32_t> leaf_of_output(outcomes.size(), kNone);
   std::vector<int32_t> leaf_of_leaf(graph.leaves.size(), kNone);
@@ -166,7 +167,7 @@ Graph Program::rest_after(size_t count, uint64_t epoch) const {
     }
     rest.append(graph.calls[i], references,
                 {graph.words.data() + node.first_word, words_end - node.first_word},
-                {graph.outputs.data() + outputs_begin, node.call->outputs.size()}, graph.sources[i]);
+                {graph.outputs.data() + outputs_begin, node.call->outputs.size()}, graph.source_of(i));
   }
   return rest;
 }

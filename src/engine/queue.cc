@@ -62,7 +62,8 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
   if (bytes > memory_limit_bytes() / 2) RETURN_IF_ERROR(check_capacity(bytes));
   std::string source = source_line();
   std::vector<TensorPtr> results;
-  std::vector<Tensor*> outputs;
+  results.reserve(call->outputs.size());
+  InlineVector<Tensor*, 8> outputs;
   for (const hlo::Type& type : call->outputs) {
     results.push_back(std::make_shared<Tensor>(this, type));
     outputs.push_back(results.back().get());
@@ -77,7 +78,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
   }
   for (size_t i = 0; i < outputs.size(); ++i)
     outputs[i]->output_ = static_cast<int32_t>(graph_.outputs.size() + i);
-  graph_.append(call, references, words, outputs, std::move(source));
+  graph_.append(call, references, words, {outputs.data(), outputs.size()}, std::move(source));
   ++counters().ops_recorded;
   if (mode() == Mode::kFused) {
     cut_after(*call, bytes, lock);
@@ -125,7 +126,7 @@ Result<Queue::RecordedGraph> Queue::finish_graph() {
     for (size_t k = 0; k < references.size(); ++k) {
       if (references[k] < 0) inputs[-1 - references[k]] = recorded.calls[i]->inputs[k];
     }
-    body->steps.push_back({recorded.calls[i], {references.begin(), references.end()}, recorded.sources[i]});
+    body->steps.push_back({recorded.calls[i], {references.begin(), references.end()}, recorded.source_of(i)});
   }
   RecordedGraph graph;
   const std::vector<int32_t> updates =
@@ -254,11 +255,12 @@ void Queue::settle(Program& program, Execution execution) {
 Status Queue::run_pending(std::unique_lock<std::mutex>& lock, Ending ending) {
   await_worker(lock);
   cut_.reset();
-  return graph_.nodes.empty() ? Status() : run_here(graph_.nodes.size(), std::move(ending));
+  if (graph_.nodes.empty()) return {};
+  Program program = cut(graph_.nodes.size(), std::move(ending));
+  return run_here(program);
 }
 
-Status Queue::run_here(size_t count, Ending ending) {
-  Program program = cut(count, std::move(ending));
+Status Queue::run_here(Program& program) {
   Execution execution = execute(program);
   const Status status = execution.status();
   settle(program, std::move(execution));
@@ -266,11 +268,13 @@ Status Queue::run_here(size_t count, Ending ending) {
 }
 
 void Queue::hand_off(size_t count, Ending ending, std::unique_lock<std::mutex>& lock) {
-  if (!start_worker()) {
-    (void)run_here(count, std::move(ending));
+  Program program = cut(count, std::move(ending));
+  // Waking a thread takes longer than running a small program.
+  if ((in_flight_.empty() && executor_.runs_at_once(program)) || !start_worker()) {
+    (void)run_here(program);
     return;
   }
-  in_flight_.push_back(cut(count, std::move(ending)));
+  in_flight_.push_back(std::move(program));
   progress_.notify_all();
   progress_.wait(lock, [this] { return in_flight_.size() < kMostProgramsInFlight; });
 }

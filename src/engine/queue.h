@@ -96,7 +96,7 @@ class Queue {
   Execution execute(Program& program);
   void settle(Program& program, Execution execution);
   Status run_pending(std::unique_lock<std::mutex>& lock, Ending ending);
-  Status run_here(size_t count, Ending ending);
+  Status run_here(Program& program);
   void hand_off(size_t count, Ending ending, std::unique_lock<std::mutex>& lock);
   void cut_after(const ops::Call& call, int64_t bytes, std::unique_lock<std::mutex>& lock);
   bool start_worker();

@@ -81,7 +81,7 @@ RunTimer::RunTimer(const Program& program, int device_index) {
     const ops::CallPtr& call = program.graph.calls[i];
     if (call->body == nullptr) {
       run_->calls.push_back(call);
-      run_->sources.push_back(program.graph.sources[i]);
+      run_->sources.push_back(program.graph.source_of(i));
       continue;
     }
     for (const ops::Body::Step& step : call->body->steps) {

@@ -253,8 +253,8 @@ Value Bounding::product(const Operation& op) {
   const auto zeros_beyond = [&](const Value& operand, const Dims& contract) {
     return masked(operand, contract, out_.splat(0.0, {operand.dtype(), {}}));
   };
-  return dot_general(zeros_beyond(op.operands[0], dims.lhs_contract),
-                     zeros_beyond(op.operands[1], dims.rhs_contract), dims, op.results[0].dtype());
+  return hlo::product(zeros_beyond(op.operands[0], dims.lhs_contract),
+                      zeros_beyond(op.operands[1], dims.rhs_contract), dims, op.results[0].dtype());
 }
 
 Value Bounding::broadcast(const Operation& op) {

@@ -277,6 +277,9 @@ Value reduce_keep(const Value& x, Reduction kind, std::span<const int64_t> dims)
 Values reduce(const Values& operands, const Values& inits, std::span<const int64_t> dims, const Region& body);
 /// Batch dims, then the free dims of lhs, then those of rhs. Full precision unless `precision`.
 Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result);
+/// The same, by the host where the builder has Products::kHost and that is faster. Not for operands that a
+/// compiler would lay out as it likes, as those of convolutions: the host reads them row-major.
+Value product(const Value& lhs, const Value& rhs, const DotDims& dims, DType result);
 Value convolution(const Value& input, const Value& kernel, const Window& window, const ConvolutionDims& dims,
                   int64_t feature_groups, int64_t batch_groups, const Type& result);
 Value reduce_window(const Value& x, Reduction kind, const Window& window);

@@ -151,6 +151,18 @@ bool read_untransposed(Value& operand, Dims& batch, Dims& contract) {
   return true;
 }
 
+Type product_type(const Value& lhs, const Value& rhs, const DotDims& dims, DType result) {
+  Type type{result, {}};
+  for (const int64_t i : dims.lhs_batch) type.dims.push_back(lhs.dim(i));
+  for (int64_t i = 0; i < lhs.rank(); ++i) {
+    if (!contains(dims.lhs_batch, i) && !contains(dims.lhs_contract, i)) type.dims.push_back(lhs.dim(i));
+  }
+  for (int64_t i = 0; i < rhs.rank(); ++i) {
+    if (!contains(dims.rhs_batch, i) && !contains(dims.rhs_contract, i)) type.dims.push_back(rhs.dim(i));
+  }
+  return type;
+}
+
 /// The last two dimensions behind `batches` equal ones; whether the summed one is the first of them.
 std::optional<bool> is_summed_first(const Value& x, const Dims& batch, const Dims& contract) {
   const auto batches = static_cast<int64_t>(batch.size());
@@ -170,11 +182,11 @@ std::string row_major(int64_t rank) {
 // The product by the host kernel, where there is one and it is faster: no Value elsewhere. XLA:CPU is as fast
 // unless the summed dimension of lhs comes first, as in the gradients of weights, where it takes 1.3 to 5
 // times as long.
-Value host_product(const Value& lhs, const Value& rhs, const DotDims& dims, const Type& type) {
+Value host_product(const Value& lhs, const Value& rhs, const DotDims& dims, DType result) {
   constexpr int64_t kFewestProducts = int64_t{1} << 18;
   if (lhs.builder->products() != Products::kHost) return {};
   if (lhs.dtype() != DType::kF32 && lhs.dtype() != DType::kF64) return {};
-  if (rhs.dtype() != lhs.dtype() || type.dtype != lhs.dtype()) return {};
+  if (rhs.dtype() != lhs.dtype() || result != lhs.dtype()) return {};
   Value a = lhs;
   Value b = rhs;
   DotDims read = dims;
@@ -184,6 +196,7 @@ Value host_product(const Value& lhs, const Value& rhs, const DotDims& dims, cons
   const auto keeps_rhs = is_summed_first(b, read.rhs_batch, read.rhs_contract);
   if (!transposes_lhs || !*transposes_lhs || !keeps_rhs) return {};
   const int64_t summed = a.dim(read.lhs_contract[0]);
+  const Type type = product_type(lhs, rhs, dims, result);
   const bool is_vector = type.dims.back() == 1 || type.dims[type.dims.size() - 2] == 1;
   if (is_vector || type.elements() * summed < kFewestProducts) return {};
   const std::string layout = row_major(type.rank());
@@ -197,15 +210,7 @@ Value host_product(const Value& lhs, const Value& rhs, const DotDims& dims, cons
 }  // namespace
 
 Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result) {
-  Type type{result, {}};
-  for (const int64_t i : dims.lhs_batch) type.dims.push_back(lhs.dim(i));
-  for (int64_t i = 0; i < lhs.rank(); ++i) {
-    if (!contains(dims.lhs_batch, i) && !contains(dims.lhs_contract, i)) type.dims.push_back(lhs.dim(i));
-  }
-  for (int64_t i = 0; i < rhs.rank(); ++i) {
-    if (!contains(dims.rhs_batch, i) && !contains(dims.rhs_contract, i)) type.dims.push_back(rhs.dim(i));
-  }
-  if (const Value product = host_product(lhs, rhs, dims, type)) return product;
+  const Type type = product_type(lhs, rhs, dims, result);
   // XLA reads the matrices of matrix products in any order, but transposes those of a product with a vector.
   if (free_elements(lhs, dims.lhs_batch, dims.lhs_contract) == 1 ||
       free_elements(rhs, dims.rhs_batch, dims.rhs_contract) == 1) {
@@ -236,6 +241,11 @@ Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType
       ", rhs_contracting_dimensions = " + list(dims.rhs_contract) +
       ">, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]";
   return lhs.builder->emit_one("stablehlo.dot_general", {lhs, rhs}, type, attributes);
+}
+
+Value product(const Value& lhs, const Value& rhs, const DotDims& dims, DType result) {
+  const Value by_host = host_product(lhs, rhs, dims, result);
+  return by_host ? by_host : dot_general(lhs, rhs, dims, result);
 }
 
 Value convolution(const Value& input, const Value& kernel, const Window& window, const ConvolutionDims& dims,

@@ -8,7 +8,7 @@ using namespace hlo;
 
 // Products of reduced precision are accumulated, scaled and added in f32 and rounded once.
 Value product(const Value& a, const Value& b, const DotDims& dims) {
-  return dot_general(a, b, dims, compute_dtype(a.dtype()));
+  return hlo::product(a, b, dims, compute_dtype(a.dtype()));
 }
 
 Value matrix_product(const Value& a, const Value& b) { return product(a, b, {{}, {}, {1}, {0}}); }

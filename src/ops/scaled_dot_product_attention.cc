@@ -39,7 +39,7 @@ Operands operands(const Value& query, const Value& key, const Value& value, std:
 
 /// A product over the last dimension of both, or over the rows of the first and of the second.
 Value product(const Value& a, const Value& b, int64_t a_dim, int64_t b_dim) {
-  return dot_general(a, b, {{0}, {0}, {a_dim}, {b_dim}}, compute_dtype(a.dtype()));
+  return hlo::product(a, b, {{0}, {0}, {a_dim}, {b_dim}}, compute_dtype(a.dtype()));
 }
 
 /// [batch, heads, queries, keys] with the mask added; -inf where `causal` hides keys.

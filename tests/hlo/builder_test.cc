@@ -216,8 +216,8 @@ TEST(large_gradients_of_weights_are_products_of_the_host) {
     const Value x = builder.parameter(a);
     const Value y = builder.parameter(b);
     const Value flipped = transpose(x, Dims{1, 0});
-    const Value result = turned ? dot_general(flipped, y, {{}, {}, {1}, {0}}, a.dtype)
-                                : dot_general(x, y, {{}, {}, {0}, {0}}, a.dtype);
+    const Value result = turned ? hlo::product(flipped, y, {{}, {}, {1}, {0}}, a.dtype)
+                                : hlo::product(x, y, {{}, {}, {0}, {0}}, a.dtype);
     CHECK((result.type == Type{a.dtype, {a.dims[1], b.dims[1]}}));
     return builder.module({result});
   };
@@ -239,10 +239,12 @@ TEST(large_gradients_of_weights_are_products_of_the_host) {
   Builder builder({}, /*keeps_operations=*/false, Products::kHost);
   const Value x = builder.parameter(large);
   const Value y = builder.parameter(f32({512, 64}));
-  CHECK(!holds(builder.module({dot_general(x, y, {{}, {}, {1}, {0}}, DType::kF32)}), kMatrixProduct));
+  CHECK(!holds(builder.module({hlo::product(x, y, {{}, {}, {1}, {0}}, DType::kF32)}), kMatrixProduct));
   // Batches stay in front.
   const Value batched = builder.parameter(f32({4, 64, 512}));
-  const Value product_of_batches = dot_general(batched, batched, {{0}, {0}, {1}, {1}}, DType::kF32);
+  CHECK(!holds(builder.module({dot_general(batched, batched, {{0}, {0}, {1}, {1}}, DType::kF32)}),
+               kMatrixProduct));
+  const Value product_of_batches = hlo::product(batched, batched, {{0}, {0}, {1}, {1}}, DType::kF32);
   CHECK(product_of_batches.type == f32({4, 512, 512}));
   CHECK(holds(builder.module({product_of_batches}), kMatrixProduct));
 }

@@ -1,5 +1,6 @@
 """Graphs of torch.compile: recorded once, then repeated as one call; the same results, the same side effects."""
 import contextlib
+import gc
 
 import pytest
 import torch
@@ -8,8 +9,16 @@ from models import Training, gpt
 from torch import nn
 
 
-def compiled(function):
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    """Nothing that a test compiled outlives it."""
     torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+    gc.collect()
+
+
+def compiled(function):
     return torch.compile(function, backend="tpu", fullgraph=True)
 
 
