@@ -284,13 +284,15 @@ class RecordedGraph {
 
   py::object operator()(const py::list& list) {
     std::vector<at::Tensor> arguments;
-    if (!is_hopeless() && engine::mode() == engine::Mode::kFused) arguments = tensors_of(list);
+    const bool is_hopeless = recordings_.empty() && !may_record();
+    if (!is_hopeless && engine::mode() == engine::Mode::kFused) arguments = tensors_of(list);
     if (arguments.empty()) return interpret(list);
     for (const Recording& recording : recordings_) {
       if (!lie_as(arguments, recording.layouts)) continue;
       PyList_SetSlice(list.ptr(), 0, PyList_Size(list.ptr()), nullptr);
       return repeat(recording, std::move(arguments));
     }
+    if (!may_record()) return interpret(list);
     ++attempts_;
     engine::Queue& queue = queue_of(arguments[0].device().index());
     Recorder recorder(arguments, queue);
@@ -306,7 +308,7 @@ class RecordedGraph {
   }
 
  private:
-  bool is_hopeless() const { return attempts_ >= kMostAttempts && recordings_.empty(); }
+  bool may_record() const { return attempts_ < kMostAttempts && recordings_.size() < kMostRecordings; }
 
   py::object interpret(const py::list& list) {
     const py::tuple arguments(list);
@@ -314,7 +316,7 @@ class RecordedGraph {
     return function_(*arguments);
   }
 
-  /// Empty where there are others than plain ones of one device, or no room for another recording.
+  /// Empty where there are others than plain ones of one device.
   std::vector<at::Tensor> tensors_of(const py::list& list) const {
     std::vector<at::Tensor> tensors;
     for (const py::handle& element : list) {

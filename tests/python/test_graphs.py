@@ -61,6 +61,15 @@ def test_layouts_that_change():
                 torch.testing.assert_close(turned.cpu(), view(base).t())
 
 
+def test_layouts_without_end():
+    """After a few layouts the others are interpreted."""
+    function = compiled(lambda x: x * 2 + 1)
+    base = torch.randn(40).tpu()
+    for _ in range(2):
+        for i in range(20):
+            torch.testing.assert_close(function(base[i:i + 8]).cpu(), base.cpu()[i:i + 8] * 2 + 1)
+
+
 def test_arguments_that_are_one():
     """An argument given twice, or two views of one storage, is not what was recorded of two tensors."""
     function = compiled(lambda x, y: (x + y * 2, x * y))
