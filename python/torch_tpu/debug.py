@@ -16,9 +16,9 @@ class Program:
 
     operators: (name, "file:line") of each call that it computes, in order. unused: recorded calls whose results nobody
     wanted. cause: why it ended ("host read", "synchronize", "flush", "mode": strict or blocking; "full window",
-    "repetition", "byte limit": the cut rule; "graph": a compiled one comes again), at which line. origin: "memory", "disk" or "compiled". bound: the largest
-    size of a program that serves many, else 0. difference: of a compiled one, what the nearest known program had not.
-    prepare_ns: until the executable was there; execute_ns: the execution.
+    "repetition", "byte limit": the cut rule; "graph": a compiled one comes again), at which line. origin: "memory",
+    "disk" or "compiled". bound: the largest size of a program that serves many, else 0. difference: of a compiled one,
+    what the nearest known program had not. prepare_ns: until the executable was there; execute_ns: the execution.
     """
 
     operators: list

@@ -98,10 +98,10 @@ def _replay_random_numbers(graph_module):
 
 def _is_static(node):
     """Whether a node only computes tensors on tpu of sizes that are known."""
-    values = tree_leaves(node.meta.get("val"))
-    if not all(isinstance(value, torch.Tensor) and value.device.type == "tpu" for value in values if value is not None):
+    values = [value for value in tree_leaves(node.meta.get("val")) if value is not None]
+    if not all(isinstance(value, torch.Tensor) and value.device.type == "tpu" for value in values):
         return False
-    if any(isinstance(size, torch.SymInt) for value in values if value is not None for size in value.shape):
+    if any(isinstance(size, torch.SymInt) for value in values for size in value.shape):
         return False
     if node.op == "call_function" and node.target is not operator.getitem:
         return isinstance(node.target, torch._ops.OpOverload) and node.target.namespace in ("aten", "prims")

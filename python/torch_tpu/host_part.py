@@ -89,8 +89,8 @@ class Split:
             part = host_results if value in host_nodes else device_results
             self.results.append((value in host_nodes, len(part)))
             part.append(value)
-        self.device_type = next(tensor.device for node in computed if node not in host_nodes
-                                for tensor in _tensors(node) if tensor.device.type == "tpu")
+        self.device_of_numbers = next((tensor.device for node in computed if node not in host_nodes
+                                       for tensor in _tensors(node)), None)
         self.host = fx.GraphModule(graph_module, _host_graph(
             [node for node in placeholders if node in host_nodes], [node for node in computed if node in host_nodes],
             sent, host_results)).forward
@@ -103,19 +103,20 @@ class Split:
         packed, host_results = self.host(*[arg for arg, on_host in zip(args, self.on_host) if on_host])
         device_args = [arg for arg, on_host in zip(args, self.on_host) if not on_host]
         args.clear()
-        device_args.extend(numbers.to(self.device_type) for numbers in packed)
+        device_args.extend(numbers.to(self.device_of_numbers) for numbers in packed)
         results = host_results, device(device_args)
         return [results[not place[0]][place[1]] if isinstance(place, tuple) else place for place in self.results]
 
 
 def split(graph_module):
-    """The Split of a graph, or None where there is none: no host part, one that reads the device's results, or one
-    that gives it more than single numbers."""
+    """The Split of a graph, or None where there is none: no host part, one that is all of the graph, reads the device's
+    results, or gives it more than single numbers."""
     nodes = list(graph_module.graph.nodes)
     if any(node.op not in ("placeholder", "call_function", "output") for node in nodes):
         return None
     host = {node for node in nodes if node.op != "output" and is_on_host(node)}
-    if not host or any(source not in host for node in host for source in node.all_input_nodes):
+    computed = {node for node in nodes if node.op == "call_function"}
+    if not host or computed <= host or any(source not in host for node in host for source in node.all_input_nodes):
         return None
     sent = _sent_numbers(nodes, host)
     return Split(graph_module, host, sent) if sent is not None else None

@@ -358,18 +358,10 @@ class RecordedGraph {
       content.value = value_of(fresh.value, before, results);
       content.layout = fresh.layout;
     }
-    py::object returned = recording.returns_tuple
-                              ? py::reinterpret_steal<py::object>(PyTuple_New(recording.outputs.size()))
-                              : py::reinterpret_steal<py::object>(PyList_New(recording.outputs.size()));
-    for (size_t i = 0; i < recording.outputs.size(); ++i) {
-      PyObject* element = object_of(recording.outputs[i], arguments, storages).release().ptr();
-      if (recording.returns_tuple) {
-        PyTuple_SET_ITEM(returned.ptr(), i, element);
-      } else {
-        PyList_SET_ITEM(returned.ptr(), i, element);
-      }
-    }
-    return returned;
+    py::list returned(recording.outputs.size());
+    for (size_t i = 0; i < recording.outputs.size(); ++i)
+      returned[i] = object_of(recording.outputs[i], arguments, storages);
+    return recording.returns_tuple ? py::object(py::tuple(returned)) : py::object(returned);
   }
 
   static py::object object_of(const Output& output, const std::vector<at::Tensor>& arguments,

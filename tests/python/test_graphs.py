@@ -190,6 +190,13 @@ def test_what_cannot_be_repeated_is_interpreted():
         assert masked(torch.tensor(x, device="tpu")).item() == 2 * sum(e for e in x if e > 0)
 
 
+def test_graphs_of_the_cpu():
+    """A graph that has nothing to do on the device."""
+    function = torch.compile(lambda x: x.sin() * 2, backend="tpu")
+    for _ in range(3):
+        torch.testing.assert_close(function(torch.ones(3)), torch.ones(3).sin() * 2)
+
+
 def test_numbers_on_the_host():
     """0-dim CPU tensors that a graph updates and uses: sent anew each time, the device part is one call."""
     def step(x, count, rate):
