@@ -54,12 +54,7 @@ bool CutRule::repeats() const {
   return false;
 }
 
-bool CutRule::is_smaller(size_t a, size_t b) const {
-  // The first ops have a history of their own: no place that is met again.
-  if (a < kContent) return false;
-  const uint64_t content_a = mixed(hash_before(a, kContent));
-  const uint64_t content_b = mixed(hash_before(b, kContent));
-  if (content_a != content_b) return content_a < content_b;
+bool CutRule::has_smaller_history(size_t a, size_t b) const {
   size_t same = kContent;
   size_t other = std::min(a, depth_) + 1;
   while (other - same > 1) {
@@ -71,10 +66,18 @@ bool CutRule::is_smaller(size_t a, size_t b) const {
 }
 
 size_t CutRule::minimum() const {
-  const size_t first = signatures_.size() - pending();
-  size_t smallest = signatures_.size();
-  for (size_t i = smallest - 1; i > first; --i) {
-    if (is_smaller(i, smallest)) smallest = i;
+  const size_t end = signatures_.size();
+  const size_t first = end - pending();
+  if (end < kContent) return pending();
+  size_t smallest = end;
+  uint64_t smallest_content = mixed(hash_before(end, kContent));
+  // The first ops have a history of their own: no place that is met again.
+  for (size_t i = end - 1; i > first && i >= kContent; --i) {
+    const uint64_t content = mixed(hash_before(i, kContent));
+    if (content > smallest_content) continue;
+    if (content == smallest_content && !has_smaller_history(i, smallest)) continue;
+    smallest = i;
+    smallest_content = content;
   }
   return smallest - first;
 }

@@ -71,8 +71,8 @@ class CutRule {
   bool repeats() const;
   /// Whether the last pending op is a large graph that is pending already.
   bool repeats_graph() const;
-  /// Whether a cut at position `a` of the history is better than one at the later `b`.
-  bool is_smaller(size_t a, size_t b) const;
+  /// Whether a cut at position `a` of the history is better than one at the later `b` of equal content.
+  bool has_smaller_history(size_t a, size_t b) const;
   /// How many pending ops there are up to the smallest.
   size_t minimum() const;
   /// Cuts off so many; returns their number.
@@ -80,7 +80,7 @@ class CutRule {
   void forget_oldest();
 
   const size_t window_;
-  const size_t depth_;  // of the history that is_smaller() looks at
+  const size_t depth_;  // of the history that tells equal places apart
   const int64_t byte_limit_;
   int64_t bytes_ = 0;  // of all pending ops
   size_t operators_ = 0;

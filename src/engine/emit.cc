@@ -32,6 +32,12 @@ Result<hlo::Values> append(hlo::Builder& builder, const Program& program, std::s
     const int64_t position = next++;
     return hlo::reshape(hlo::slice_dim(packed, 0, position, position + 1), hlo::Dims{});
   };
+  const auto next_number = [&](const ops::ScalarSlot& slot) {
+    hlo::Value number =
+        slot.is_integer() ? unpack(packed_integers, next_integer) : unpack(packed_floats, next_float);
+    if (slot.words() == 2) number = hlo::complex(number, unpack(packed_floats, next_float));
+    return hlo::convert(number, slot.dtype);
+  };
 
   hlo::Values outputs(program.outcomes.size());
   hlo::Values offenders;
@@ -39,25 +45,13 @@ Result<hlo::Values> append(hlo::Builder& builder, const Program& program, std::s
     if (!program.needed[i]) continue;
     const Graph::Node& node = graph.nodes[i];
     const ops::Call& call = *calls[i];
-    builder.comment(call.op->name + (graph.source_of(i).empty() ? "" : "  " + graph.source_of(i)));
     hlo::Values inputs;
     for (const Reference reference : graph.references_of(node)) {
       inputs.push_back(reference < 0 ? leaves[-1 - reference] : outputs[reference]);
     }
-    hlo::Values scalars;
-    for (const ops::ScalarSlot& slot : call.scalars) {
-      hlo::Value scalar = unpack(slot.is_integer() ? packed_integers : packed_floats,
-                                 slot.is_integer() ? next_integer : next_float);
-      if (slot.words() == 2) scalar = hlo::complex(scalar, unpack(packed_floats, next_float));
-      scalars.push_back(hlo::convert(scalar, slot.dtype));
-    }
-    hlo::Value seed;
-    hlo::Value offset;
-    if (call.op->traits.random) {
-      seed = unpack(packed_integers, next_integer);
-      offset = unpack(packed_integers, next_integer);
-    }
-    ASSIGN_OR_RETURN(const ops::Lowered lowered, ops::lower(builder, call, inputs, scalars, seed, offset));
+    ASSIGN_OR_RETURN(
+        const ops::Lowered lowered,
+        ops::lower(builder, call, inputs, ops::run_time_numbers(call, next_number), graph.source_of(i)));
     const hlo::Values& results = lowered.results;
     for (const hlo::Value& offender : lowered.offenders) {
       offenders.push_back(hlo::reshape(offender, hlo::Dims{1}));

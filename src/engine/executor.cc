@@ -44,8 +44,7 @@ void dump(const Hash128& key, const std::string& text) {
 
 /// Of the results of all operators that the call stands for.
 int64_t bytes_of(const ops::Call& call) {
-  int64_t bytes = 0;
-  for (const hlo::Type& type : call.outputs) bytes += type.bytes();
+  int64_t bytes = call.result_bytes();
   if (call.body == nullptr) return bytes;
   for (const ops::Body::Step& step : call.body->steps) bytes += bytes_of(*step.call);
   return bytes;

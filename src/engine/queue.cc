@@ -21,6 +21,35 @@ std::atomic<Mode>& mode_storage() {
   return instance;
 }
 
+/// What a recorded graph computes: its results are those that are still held.
+ops::Body body_of(const Graph& recorded) {
+  ops::Body body;
+  for (size_t i = 0; i < recorded.nodes.size(); ++i) {
+    const auto references = recorded.references_of(recorded.nodes[i]);
+    body.steps.push_back({recorded.calls[i], {references.begin(), references.end()}, recorded.source_of(i)});
+  }
+  const std::vector<uint8_t> all_nodes(recorded.nodes.size(), 1);
+  const std::vector<uint8_t> all_leaves(recorded.leaves.size(), 1);
+  const std::vector<int32_t> updates = updated_leaves(recorded, all_nodes, all_leaves);
+  for (size_t i = 0; i < recorded.outputs.size(); ++i) {
+    if (recorded.outputs[i] == nullptr) continue;
+    body.results.push_back(static_cast<uint32_t>(i));
+    body.updates.push_back(updates[i]);
+  }
+  return body;
+}
+
+std::vector<hlo::Type> leaf_types(const Graph& recorded) {
+  std::vector<hlo::Type> types(recorded.leaves.size());
+  for (size_t i = 0; i < recorded.nodes.size(); ++i) {
+    const auto references = recorded.references_of(recorded.nodes[i]);
+    for (size_t k = 0; k < references.size(); ++k) {
+      if (references[k] < 0) types[-1 - references[k]] = recorded.calls[i]->inputs[k];
+    }
+  }
+  return types;
+}
+
 }  // namespace
 
 Mode mode() { return mode_storage(); }
@@ -57,8 +86,7 @@ Result<Reference> Queue::reference_to(const TensorPtr& tensor) {
 
 Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span<const TensorPtr> inputs,
                                              std::span<const uint64_t> words) {
-  int64_t bytes = 0;
-  for (const hlo::Type& type : call->outputs) bytes += type.bytes();
+  const int64_t bytes = call->result_bytes();
   if (bytes > memory_limit_bytes() / 2) RETURN_IF_ERROR(check_capacity(bytes));
   std::string source = source_line();
   std::vector<TensorPtr> results;
@@ -81,7 +109,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
   graph_.append(call, references, words, {outputs.data(), outputs.size()}, std::move(source));
   ++counters().ops_recorded;
   if (mode() == Mode::kFused) {
-    cut_after(*call, bytes, lock);
+    cut_after(*call, lock);
     return results;
   }
   RETURN_IF_ERROR(run_pending(lock, {Cause::kMode, ""}));
@@ -93,10 +121,10 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
 }
 
 // An error of the cut-off program stays with its results until somebody reads them.
-void Queue::cut_after(const ops::Call& call, int64_t bytes, std::unique_lock<std::mutex>& lock) {
+void Queue::cut_after(const ops::Call& call, std::unique_lock<std::mutex>& lock) {
   if (recording_epoch_ == epoch_ && recording_thread_ == std::this_thread::get_id()) return;
   recording_epoch_ = 0;
-  const size_t count = cut_.append(call.hash, bytes, ops::operators_of(call));
+  const size_t count = cut_.append(call.hash, call.result_bytes(), ops::operators_of(call));
   if (count > 0) hand_off(count, {cut_.cause(), ""}, lock);
 }
 
@@ -119,40 +147,22 @@ Result<Queue::RecordedGraph> Queue::finish_graph() {
     return Status(Code::kUnimplemented, "a graph that runs in parts");
   }
   const Graph recorded = std::exchange(graph_, Graph());
-  auto body = std::make_shared<ops::Body>();
-  std::vector<hlo::Type> inputs(recorded.leaves.size());
-  for (size_t i = 0; i < recorded.nodes.size(); ++i) {
-    const auto references = recorded.references_of(recorded.nodes[i]);
-    for (size_t k = 0; k < references.size(); ++k) {
-      if (references[k] < 0) inputs[-1 - references[k]] = recorded.calls[i]->inputs[k];
-    }
-    body->steps.push_back({recorded.calls[i], {references.begin(), references.end()}, recorded.source_of(i)});
-  }
+  ops::Body body = body_of(recorded);
   RecordedGraph graph;
-  const std::vector<int32_t> updates =
-      updated_leaves(recorded, std::vector<uint8_t>(recorded.nodes.size(), 1),
-                     std::vector<uint8_t>(recorded.leaves.size(), 1));
-  std::vector<Tensor*> results;
-  for (size_t i = 0; i < recorded.outputs.size(); ++i) {
-    if (recorded.outputs[i] == nullptr) continue;
-    body->results.push_back(static_cast<uint32_t>(i));
-    body->updates.push_back(updates[i]);
-    recorded.outputs[i]->output_ = static_cast<int32_t>(results.size());
-    results.push_back(recorded.outputs[i]);
+  for (const uint32_t result : body.results) {
+    recorded.outputs[result]->output_ = static_cast<int32_t>(graph.results.size());
+    graph.results.push_back(recorded.outputs[result]);
   }
   std::vector<Reference> references;
   for (const Graph::Leaf& leaf : recorded.leaves) {
     references.push_back(-1 - static_cast<Reference>(references.size()));
     graph.inputs.push_back(leaf.tensor);
   }
-  graph.call = std::make_shared<const ops::Call>(ops::graph_call(std::move(body), std::move(inputs)));
+  graph.call = std::make_shared<const ops::Call>(ops::graph_call(std::move(body), leaf_types(recorded)));
   graph.words = recorded.words;
-  graph.results.assign(results.begin(), results.end());
   graph_.leaves = recorded.leaves;
-  graph_.append(graph.call, references, graph.words, results, "");
-  int64_t bytes = 0;
-  for (const hlo::Type& type : graph.call->outputs) bytes += type.bytes();
-  cut_after(*graph.call, bytes, lock);
+  graph_.append(graph.call, references, graph.words, graph.results, "");
+  cut_after(*graph.call, lock);
   return graph;
 }
 

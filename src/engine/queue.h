@@ -58,8 +58,8 @@ class Queue {
   Status start_graph();
   struct RecordedGraph {
     ops::CallPtr call;
-    std::vector<const Tensor*> inputs;   // parallel to call->inputs
-    std::vector<const Tensor*> results;  // all that are still held, parallel to call->outputs
+    std::vector<const Tensor*> inputs;  // parallel to call->inputs
+    std::vector<Tensor*> results;       // all that are still held, parallel to call->outputs
     std::vector<uint64_t> words;
   };
   /// kUnimplemented where something ran meanwhile (a host read), another thread recorded too, or nothing was
@@ -98,7 +98,7 @@ class Queue {
   Status run_pending(std::unique_lock<std::mutex>& lock, Ending ending);
   Status run_here(Program& program);
   void hand_off(size_t count, Ending ending, std::unique_lock<std::mutex>& lock);
-  void cut_after(const ops::Call& call, int64_t bytes, std::unique_lock<std::mutex>& lock);
+  void cut_after(const ops::Call& call, std::unique_lock<std::mutex>& lock);
   bool start_worker();
   void work();
   void await_worker(std::unique_lock<std::mutex>& lock);

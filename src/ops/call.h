@@ -61,6 +61,8 @@ struct ScalarSlot {
   bool is_integer() const { return !hlo::is_inexact(dtype); }
   int words() const { return hlo::is_complex(dtype) ? 2 : 1; }
 };
+/// The slot of a random op's seed, and of its offset.
+inline constexpr ScalarSlot kRandomSlot{hlo::DType::kS64, true};
 
 /// What an op asserts about run-time values (Lowering::check): the error when it does not hold. "{}" in
 /// the message stands for the number that breaks it.
@@ -98,6 +100,12 @@ struct Call {
     for (const ScalarSlot& slot : scalars) words += slot.words();
     return words;
   }
+  /// What all results take.
+  int64_t result_bytes() const {
+    int64_t bytes = 0;
+    for (const hlo::Type& type : outputs) bytes += type.bytes();
+    return bytes;
+  }
 };
 
 using CallPtr = std::shared_ptr<const Call>;
@@ -118,7 +126,7 @@ struct Body {
 
 /// The call of `body` on inputs of these types. Its scalars are those of all steps in order; after those of a
 /// random step come its seed and offset.
-Call graph_call(std::shared_ptr<const Body> body, std::vector<hlo::Type> inputs);
+Call graph_call(Body body, std::vector<hlo::Type> inputs);
 
 /// How many operators a call stands for.
 inline size_t operators_of(const Call& call) { return call.body == nullptr ? 1 : call.body->steps.size(); }

@@ -14,14 +14,15 @@ using Operands = std::vector<Operand>;
 /// The call of an operator with these operands, and the values that its arguments name.
 struct InnerCall {
   Call call;
-  Values inputs, scalars;
+  Values inputs;
+  RunTimeNumbers numbers;
 
   void add(const Operand& operand) {
     if (const auto* value = std::get_if<Value>(&operand)) {
       if (value->wrapped) {
-        call.args.push_back(ScalarArg{static_cast<int>(scalars.size())});
+        call.args.push_back(ScalarArg{static_cast<int>(numbers.scalars.size())});
         call.scalars.push_back({value->dtype(), true});
-        scalars.push_back(*value);
+        numbers.scalars.push_back(*value);
       } else {
         call.args.push_back(TensorArg{static_cast<int>(inputs.size())});
         call.inputs.push_back(value->type);
@@ -44,7 +45,7 @@ Value apply(Lowering& op, std::string_view name, const Operands& operands) {
   if (inner.call.op == nullptr) op.fail(Code::kInternal, std::string(name) + " is not declared");
   inner.call.default_dtype = op.default_dtype();
   for (const Operand& operand : operands) inner.add(operand);
-  Lowering lowering(op.builder(), inner.call, inner.inputs, inner.scalars, {}, {});
+  Lowering lowering(op.builder(), inner.call, inner.inputs, inner.numbers);
   const Value result = inner.call.op->lower(lowering)[0];
   for (size_t i = 0; i < lowering.checks().size(); ++i) {
     const Value& offender = lowering.offenders()[i];

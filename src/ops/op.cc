@@ -56,7 +56,7 @@ Value Lowering::scalar(int i) const {
   const Arg& arg = call_.args[i];
   Value value;
   if (const auto* slot = std::get_if<ScalarArg>(&arg)) {
-    value = scalars_[slot->slot];
+    value = numbers_.scalars[slot->slot];
     value.wrapped = call_.scalars[slot->slot].wrapped;
     return value;
   }
@@ -72,7 +72,7 @@ Value Lowering::scalar(int i) const {
 Values Lowering::scalars(int i) const {
   Values values;
   for (const int slot : std::get<ScalarListArg>(call_.args[i]).slots) {
-    values.push_back(scalars_[slot]);
+    values.push_back(numbers_.scalars[slot]);
     values.back().wrapped = call_.scalars[slot].wrapped;
   }
   return values;
@@ -199,10 +199,11 @@ Value Lowering::random_bits(int64_t count) {
     const Value high = hlo::binary("shift_right_logical", wide, hlo::like(wide, 32));
     return std::pair{hlo::convert(wide, DType::kU32), hlo::convert(high, DType::kU32)};
   };
-  const auto [key0, key1] = halves(seed_);
+  const auto [key0, key1] = halves(numbers_.seed);
   // The counter is offset + index in 64 bits, split into two words.
   const Value index = builder_.iota({DType::kU64, {blocks}}, 0);
-  const Value first = hlo::convert(offset_, DType::kU64) + builder_.splat(random_blocks_, {DType::kU64, {}});
+  const Value first =
+      hlo::convert(numbers_.offset, DType::kU64) + builder_.splat(random_blocks_, {DType::kU64, {}});
   const auto [low, high] = halves(index + first);
   random_blocks_ += blocks;
   const Values words = builder_.call(
@@ -246,9 +247,10 @@ Result<Values> run(Lowering& lowering, const Op& op) {
 
 }  // namespace
 
-Result<Lowered> lower(Builder& builder, const Call& call, const Values& inputs, const Values& scalars,
-                      Value seed, Value offset) {
-  Lowering lowering(builder, call, inputs, scalars, seed, offset);
+Result<Lowered> lower(Builder& builder, const Call& call, const Values& inputs, const RunTimeNumbers& numbers,
+                      const std::string& source) {
+  builder.comment(call.op->name + (source.empty() ? "" : "  " + source));
+  Lowering lowering(builder, call, inputs, numbers);
   ASSIGN_OR_RETURN(Values results, run(lowering, *call.op));
   std::erase_if(results, [](const Value& result) { return result.builder == nullptr; });
   for (Value& result : results) result.wrapped = false;  // a result is a tensor, whatever it was made of
@@ -259,11 +261,9 @@ Status infer(Call& call) {
   Builder builder;
   Values inputs;
   for (const Type& type : call.inputs) inputs.push_back(builder.parameter(type));
-  Values scalars;
-  for (const ScalarSlot& slot : call.scalars) scalars.push_back(builder.parameter({slot.dtype, {}}));
-  const Value seed = builder.parameter({DType::kS64, {}});
-  const Value offset = builder.parameter({DType::kS64, {}});
-  Lowering lowering(builder, call, inputs, scalars, seed, offset);
+  const RunTimeNumbers numbers =
+      run_time_numbers(call, [&](const ScalarSlot& slot) { return builder.parameter({slot.dtype, {}}); });
+  Lowering lowering(builder, call, inputs, numbers);
   ASSIGN_OR_RETURN(const Values results, run(lowering, *call.op));
   call.outputs.clear();
   call.returned.clear();

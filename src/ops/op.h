@@ -86,14 +86,29 @@ const std::vector<std::string>& duplicate_ops();
 /// Null where no op has this name.
 const Op* find_op(std::string_view name);
 
+/// The run-time numbers of a call, of rank 0.
+struct RunTimeNumbers {
+  Values scalars;      // parallel to call.scalars
+  Value seed, offset;  // s64, of a random op
+};
+/// Takes those of `call` in order: `next(slot)` gives each.
+template <class Next>
+RunTimeNumbers run_time_numbers(const Call& call, Next next) {
+  RunTimeNumbers numbers;
+  for (const ScalarSlot& slot : call.scalars) numbers.scalars.push_back(next(slot));
+  if (call.op->traits.random) {
+    numbers.seed = next(kRandomSlot);
+    numbers.offset = next(kRandomSlot);
+  }
+  return numbers;
+}
+
 /// The arguments of one call while its lowering runs.
 class Lowering {
  public:
-  /// `inputs` and `scalars` are parallel to call.inputs and call.scalars; `seed` and `offset` are
-  /// rank-0 s64 values for random ops.
-  Lowering(Builder& builder, const Call& call, const Values& inputs, const Values& scalars, Value seed,
-           Value offset)
-      : builder_(builder), call_(call), inputs_(inputs), scalars_(scalars), seed_(seed), offset_(offset) {}
+  /// `inputs` is parallel to call.inputs.
+  Lowering(Builder& builder, const Call& call, const Values& inputs, const RunTimeNumbers& numbers)
+      : builder_(builder), call_(call), inputs_(inputs), numbers_(numbers) {}
 
   Builder& builder() { return builder_; }
   const Call& call() const { return call_; }
@@ -143,7 +158,7 @@ class Lowering {
 
   /// All inputs and run-time numbers, parallel to those of the call.
   const Values& inputs() const { return inputs_; }
-  const Values& scalar_values() const { return scalars_; }
+  const Values& scalar_values() const { return numbers_.scalars; }
   /// Takes over what another lowering asserts.
   void adopt(const std::vector<Check>& checks, const Values& offenders);
 
@@ -167,8 +182,7 @@ class Lowering {
   Builder& builder_;
   const Call& call_;
   const Values& inputs_;
-  const Values& scalars_;
-  Value seed_, offset_;
+  const RunTimeNumbers& numbers_;
   int64_t random_blocks_ = 0;
   std::vector<Check> checks_;
   Values offenders_;
@@ -183,9 +197,10 @@ struct Lowered {
   Values offenders;
 };
 
-/// Runs the lowering inside `builder`. The Status carries what the op refused.
-Result<Lowered> lower(Builder& builder, const Call& call, const Values& inputs, const Values& scalars,
-                      Value seed = {}, Value offset = {});
+/// Runs the lowering inside `builder`. `source`: the user's line, for a comment. The Status carries what the
+/// op refused.
+Result<Lowered> lower(Builder& builder, const Call& call, const Values& inputs, const RunTimeNumbers& numbers,
+                      const std::string& source);
 /// Runs the lowering in a scratch builder to fill call.outputs, call.random_blocks and call.checks.
 Status infer(Call& call);
 

@@ -146,17 +146,6 @@ bool lie_as(const std::vector<at::Tensor>& tensors, const std::vector<ArgumentLa
   return std::adjacent_find(storages.begin(), storages.end()) == storages.end();
 }
 
-/// A tensor of that layout over a storage.
-at::Tensor tensor_over(c10::Storage storage, const hlo::Layout& layout, c10::ScalarType dtype) {
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
-                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                         c10::scalarTypeToTypeMeta(dtype));
-  tensor.unsafeGetTensorImpl()->set_storage_offset(layout.offset);
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides({layout.sizes.data(), layout.sizes.size()},
-                                                      {layout.strides.data(), layout.strides.size()});
-  return tensor;
-}
-
 /// Makes a Recording of what a function did with its arguments.
 class Recorder {
  public:
@@ -367,13 +356,14 @@ class RecordedGraph {
   static py::object object_of(const Output& output, const std::vector<at::Tensor>& arguments,
                               const std::vector<c10::Storage>& storages) {
     if (output.argument >= 0) return wrapped(arguments[static_cast<size_t>(output.argument)]);
-    if (output.argument_storage >= 0) {
-      const at::Tensor& argument = arguments[static_cast<size_t>(output.argument_storage)];
-      return wrapped(tensor_over(argument.storage(), output.layout, output.dtype));
-    }
-    if (output.fresh_storage < 0) return output.constant;
-    return wrapped(
-        tensor_over(storages[static_cast<size_t>(output.fresh_storage)], output.layout, output.dtype));
+    const bool is_fresh = output.fresh_storage >= 0;
+    if (!is_fresh && output.argument_storage < 0) return output.constant;
+    const c10::Storage& storage = is_fresh
+                                      ? storages[static_cast<size_t>(output.fresh_storage)]
+                                      : arguments[static_cast<size_t>(output.argument_storage)].storage();
+    const hlo::Layout& layout = output.layout;
+    return wrapped(tensor_over(storage, {layout.sizes.data(), layout.sizes.size()},
+                               {layout.strides.data(), layout.strides.size()}, layout.offset, output.dtype));
   }
   static py::object wrapped(const at::Tensor& tensor) {
     return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));

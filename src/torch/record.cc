@@ -240,6 +240,15 @@ void write(const at::Tensor& tensor, engine::TensorPtr value) {
                       starts);
 }
 
+at::Tensor tensor_over(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
+                       c10::ScalarType dtype) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
+                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                         c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return tensor;
+}
+
 at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                       int device_index) {
   size_t elements = 1;
@@ -249,11 +258,7 @@ at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::Sca
     last += static_cast<size_t>(sizes[i] - 1) * static_cast<size_t>(strides[i]);
   }
   const size_t bytes = (elements == 0 ? 0 : last + 1) * c10::elementSize(dtype);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(make_storage(bytes, device_index)),
-                                                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                         c10::scalarTypeToTypeMeta(dtype));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
-  return tensor;
+  return tensor_over(c10::Storage(make_storage(bytes, device_index)), sizes, strides, 0, dtype);
 }
 
 at::Tensor make_empty(c10::IntArrayRef sizes, c10::ScalarType dtype, int device_index) {

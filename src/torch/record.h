@@ -36,6 +36,10 @@ at::Tensor make_empty(c10::IntArrayRef sizes, c10::ScalarType dtype, int device_
 at::Tensor make_empty(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                       int device_index);
 
+/// A tensor over (part of) an existing storage.
+at::Tensor tensor_over(c10::Storage storage, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
+                       c10::ScalarType dtype);
+
 /// The memoised call with this hash, or null.
 ops::CallPtr find_call(const Hash128& hash);
 /// Infers the result types of `call`, whose hash is set, and memoises it. Raises what the op refuses.

@@ -183,8 +183,8 @@ TEST(lowering_follows_inference) {
   REQUIRE_OK(infer(call));
   Builder builder;
   const Values inputs{builder.parameter(call.inputs[0]), builder.parameter(call.inputs[1])};
-  const Values scalars{builder.parameter({DType::kS64, {}})};
-  const auto lowered = lower(builder, call, inputs, scalars);
+  const RunTimeNumbers numbers{{builder.parameter({DType::kS64, {}})}, {}, {}};
+  const auto lowered = lower(builder, call, inputs, numbers, "");
   REQUIRE_OK(lowered);
   CHECK_EQ(lowered->results.size(), call.outputs.size());
   CHECK(lowered->results.front().type == call.outputs[0]);

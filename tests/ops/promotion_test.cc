@@ -79,7 +79,8 @@ DType type_of(std::initializer_list<Operand> operands, DType default_dtype = DTy
   Call call;
   call.default_dtype = default_dtype;
   const Values none;
-  const Lowering op(builder, call, none, none, {}, {});
+  const RunTimeNumbers numbers{};
+  const Lowering op(builder, call, none, numbers);
   Values values;
   for (const Operand& operand : operands) {
     values.push_back(
@@ -126,7 +127,8 @@ TEST(conversions) {
   Builder builder;
   Call call;
   const Values none;
-  const Lowering op(builder, call, none, none, {}, {});
+  const RunTimeNumbers numbers{};
+  const Lowering op(builder, call, none, numbers);
   const Value whole = builder.parameter({DType::kS32, {2}});
   const Value half = builder.parameter({DType::kBF16, {2}});
   const auto [a, b] = promote(op, whole, half);

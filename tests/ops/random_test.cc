@@ -46,7 +46,7 @@ TEST(draws_share_one_function) {
   Builder builder;
   const Value seed = builder.parameter({DType::kS64, {}});
   const Value offset = builder.parameter({DType::kS64, {}});
-  const auto lowered = lower(builder, call, {}, {}, seed, offset);
+  const auto lowered = lower(builder, call, {}, {{}, seed, offset}, "");
   REQUIRE_OK(lowered);
   const std::string text = builder.module(lowered->results);
   // One for the draws of four words, one for the draw of five.
