@@ -5,6 +5,7 @@ into a program, keyed and cached like eager ones. A graph of fixed sizes is reco
 as one call.
 """
 
+import functools
 import operator
 
 import torch
@@ -108,13 +109,30 @@ def _is_static(node):
     return node.op in ("placeholder", "call_function", "output")
 
 
-def _compile_graph(graph_module, example_inputs):
+def _interpreter(graph_module, buckets):
+    """Runs a graph node by node."""
+
+    def forward(*args):
+        previous = _C.set_buckets(True) if buckets else None
+        try:
+            return graph_module.forward(*args)
+        except Exception as error:
+            _name_node(error, graph_module)
+            raise
+        finally:
+            if buckets:
+                _C.set_buckets(previous)
+
+    return forward
+
+
+def _compile_graph(graph_module, example_inputs, buckets=False):
     _replay_random_numbers(graph_module)
     parts = host_part.split(graph_module)
     nodes = [node for node in graph_module.graph.nodes if parts is None or not host_part.is_on_host(node)]
     if not all(_is_static(node) for node in nodes):
-        return make_boxed_func(graph_module.forward)
-    graph = _C.RecordedGraph(graph_module.forward if parts is None else parts.device)
+        return make_boxed_func(_interpreter(graph_module, buckets))
+    graph = _C.RecordedGraph(_interpreter(graph_module if parts is None else parts.device, False))
 
     def run(args):
         return graph(args) if parts is None else parts.run(graph, args)
@@ -123,15 +141,54 @@ def _compile_graph(graph_module, example_inputs):
     return run
 
 
-_backend = aot_autograd(fw_compiler=_compile_graph, keep_inference_input_mutations=True)
+_OPTIONS = {"bucket": (None, "pow2")}
 
 
-def tpu(graph_module, example_inputs, **kwargs):
-    """The Dynamo backend "tpu"."""
+def _checked(options):
+    """The options of torch.compile; ValueError for what is none of ours."""
+    for name, value in (options or {}).items():
+        if name not in _OPTIONS:
+            raise ValueError(f"the backend \"tpu\" has no option {name!r}; its options are {sorted(_OPTIONS)}")
+        if value not in _OPTIONS[name]:
+            raise ValueError(f"the option {name!r} of the backend \"tpu\" is one of {_OPTIONS[name]}, not {value!r}")
+    return options or {}
+
+
+def _name_node(error, graph_module):
+    """Adds to `error` which node of the graph raised it: its operator, shapes, and line in the user's model."""
+    code, trace, line = graph_module.forward.__code__, error.__traceback__, None
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    nodes, number = list(graph_module.graph.nodes), None
+    if line is not None:
+        number = (graph_module._lineno_map or {}).get(line - graph_module._prologue_start)
+    if number is None:
+        return
+    node = nodes[number]
+    shapes = [f"{tuple(value.shape)} {value.dtype}" for argument in node.all_input_nodes
+              for value in tree_leaves(argument.meta.get("val")) if isinstance(value, torch.Tensor)]
+    note = f"in the compiled graph: {node.format_node()}\n  of {', '.join(shapes) or 'no tensors'}"
+    error.add_note(note + (f"\n{node.stack_trace}" if node.stack_trace else ""))
+
+
+def _backend(options):
+    compiler = functools.partial(_compile_graph, buckets=options.get("bucket") is not None)
+    return aot_autograd(fw_compiler=compiler, keep_inference_input_mutations=True)
+
+
+def tpu(graph_module, example_inputs, *, options=None, **kwargs):
+    """The Dynamo backend "tpu".
+
+    `options={"bucket": "pow2"}`: with sizes that change (`dynamic=True`), the program of a power of two serves all
+    sizes up to it, padded and masked, however often one of them comes. Without it a size that comes often gets a
+    program of its own. Raises ValueError for other options.
+    """
     # Core registers an interface of its own for "tpu" on first use; ours must come after it.
     list(device_interface.get_registered_device_interfaces())
     device_interface.register_interface_for_device("tpu", TpuInterface)
-    return _backend(graph_module, example_inputs)
+    return _backend(_checked(options))(graph_module, example_inputs)
 
 
 def _is_on_tpu(graph_module, example_inputs) -> bool:
@@ -142,6 +199,6 @@ def _is_on_tpu(graph_module, example_inputs) -> bool:
 def default(graph_module, example_inputs, mode=None, options=None, **kwargs):
     """torch.compile without a backend: graphs on tpu are ours, all others Inductor's."""
     if _is_on_tpu(graph_module, example_inputs):
-        return tpu(graph_module, example_inputs)
+        return tpu(graph_module, example_inputs, options=options)
     inductor = torch._TorchCompileInductorWrapper(mode, options, kwargs.get("dynamic"))
     return inductor(graph_module, example_inputs)

@@ -71,8 +71,8 @@ def _device_graph(placeholders, computed, sent, results):
 
 
 class Split:
-    """The parts of a graph: `host(*host_arguments)` gives (packed numbers, results), `device(*arguments, *packed)`
-    results; the rest tells how to put arguments and results together."""
+    """The parts of a graph: `host(*host_arguments)` gives (packed numbers, results), the graph module `device` of
+    (*arguments, *packed) results; the rest tells how to put arguments and results together."""
 
     def __init__(self, graph_module, host_nodes, sent):
         nodes = list(graph_module.graph.nodes)
@@ -96,7 +96,7 @@ class Split:
             sent, host_results)).forward
         self.device = fx.GraphModule(graph_module, _device_graph(
             [node for node in placeholders if node not in host_nodes],
-            [node for node in computed if node not in host_nodes], sent, device_results)).forward
+            [node for node in computed if node not in host_nodes], sent, device_results))
 
     def run(self, device, args):
         """The graph's results; `device` is what takes the list of the device part's arguments."""

@@ -199,9 +199,9 @@ Families::Match Families::find(const Program& program) {
   const auto [numbers, is_dimension] = integers_of(program);
   const std::lock_guard lock(mutex_);
   if (families_.size() == kMostFamilies && !families_.contains(skeleton)) families_.clear();
-  if (const auto spent = spent_seconds_.find(program.key);
-      spent != spent_seconds_.end() && spent->second > kSecondsBeforeOwn)
-    return {};
+  const auto spent = spent_seconds_.find(program.key);
+  const bool takes_long = spent != spent_seconds_.end() && spent->second > kSecondsBeforeOwn;
+  if (takes_long && !program.graph.in_buckets) return {};
   Family& family = families_[skeleton];
   if (family.is_hopeless) return {};
   Line* line = learn(family, numbers, is_dimension);

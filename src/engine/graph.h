@@ -60,6 +60,7 @@ struct Graph {
   std::vector<Leaf> leaves;
   std::vector<std::string> sources;  // of the nodes up to the last that has one
   std::vector<ops::CallPtr> calls;   // keeps the calls alive
+  bool in_buckets = false;           // a size never gets a program of its own for being met often
 };
 
 }  // namespace torch_tpu::engine

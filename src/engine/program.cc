@@ -136,6 +136,7 @@ void Program::select() {
 Graph Program::rest_after(size_t count, uint64_t epoch) const {
   Graph rest;
   rest.reserve(graph);  // the next program is often as long
+  rest.in_buckets = graph.in_buckets && count < graph.nodes.size();
   const auto outputs_end = static_cast<Reference>(outcomes.size());
   std::vector<int32_t> leaf_of_output(outcomes.size(), kNone);
   std::vector<int32_t> leaf_of_leaf(graph.leaves.size(), kNone);

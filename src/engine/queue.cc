@@ -50,10 +50,15 @@ std::vector<hlo::Type> leaf_types(const Graph& recorded) {
   return types;
 }
 
+thread_local bool thread_uses_buckets = false;
+
 }  // namespace
 
 Mode mode() { return mode_storage(); }
 void set_mode(Mode mode) { mode_storage() = mode; }
+
+bool uses_buckets() { return thread_uses_buckets; }
+void set_buckets(bool uses) { thread_uses_buckets = uses; }
 
 Tensor::~Tensor() {
   // Without a look at output_: another thread may be settling this tensor right now.
@@ -107,6 +112,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
   for (size_t i = 0; i < outputs.size(); ++i)
     outputs[i]->output_ = static_cast<int32_t>(graph_.outputs.size() + i);
   graph_.append(call, references, words, {outputs.data(), outputs.size()}, std::move(source));
+  graph_.in_buckets |= thread_uses_buckets;
   ++counters().ops_recorded;
   if (mode() == Mode::kFused) {
     cut_after(*call, lock);

@@ -34,6 +34,11 @@ enum class Mode { kFused, kStrict, kBlocking };
 Mode mode();
 void set_mode(Mode mode);
 
+/// Whether what the calling thread records runs, where sizes change, in programs that many sizes share,
+/// however often one of them comes.
+bool uses_buckets();
+void set_buckets(bool uses);
+
 /// Thread-safe: calls from several threads are ordered by a lock.
 class Queue {
  public:

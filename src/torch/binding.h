@@ -72,5 +72,8 @@ bool is_variant(const c10::FunctionSchema& functional, const c10::FunctionSchema
 
 /// Runs the call on the stack: the boxed kernel of every bound operator.
 void run_binding(const Binding& binding, torch::jit::Stack& stack);
+/// The same for an operator that returns one tensor: gives that, undefined where it is one of `values`, which
+/// are parallel to the schema's arguments.
+at::Tensor run_for_tensor(const Binding& binding, c10::IValue* values);
 
 }  // namespace torch_tpu

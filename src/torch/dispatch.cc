@@ -183,17 +183,14 @@ void check_numbers(const Binding& binding, const c10::IValue* values) {
   raise_if_error(binding.op->traits.accept(numbers));
 }
 
-}  // namespace
+/// Whether a gradient is asked for where nobody gave one: there is none then.
+bool lacks_gradient(const Binding& binding, const c10::IValue* values) {
+  return binding.is_gradient && values[0].isTensor() && !values[0].toTensor().defined();
+}
 
-void run_binding(const Binding& binding, torch::jit::Stack& stack) {
-  const size_t count = binding.arguments.size();
-  c10::IValue* values = stack.data() + stack.size() - count;
-  if (binding.is_gradient && values[0].isTensor() && !values[0].toTensor().defined()) {
-    // Nobody gave a gradient: nor do we.
-    torch::jit::drop(stack, count);
-    for (size_t i = 0; i < binding.returns.size(); ++i) stack.emplace_back(at::Tensor());
-    return;
-  }
+/// Calls `take` with the results of the recorded call that are fresh; the others are assigned.
+template <class Take>
+void run(const Binding& binding, c10::IValue* values, Take take) {
   if (binding.op->traits.accept != nullptr) check_numbers(binding, values);
   if (!binding.writes_before.empty() || !binding.writes_after.empty()) check_overlap(binding, values);
   if (const int i = binding.op->traits.out_dtype; i >= 0 && binding.has_out() && values[i].isNone()) {
@@ -213,19 +210,41 @@ void run_binding(const Binding& binding, torch::jit::Stack& stack) {
       plan, value_or_raise(queue_of(device_index).record(plan.call, arguments.inputs(), arguments.words())));
 
   assign_all(binding, binding.writes_before, values, results);
-  c10::SmallVector<c10::IValue, 4> fresh;
-  if (binding.returns_list && binding.returns[0] < 0) {
-    c10::List<at::Tensor> list;
-    while (!results.at_end()) list.push_back(results.next_tensor());
-    fresh.emplace_back(std::move(list));
-  } else {
-    for (const int position : binding.returns) {
-      fresh.push_back(position >= 0 ? values[position] : c10::IValue(results.next_tensor()));
-    }
-  }
+  take(results);
   assign_all(binding, binding.writes_after, values, results);
+}
+
+}  // namespace
+
+void run_binding(const Binding& binding, torch::jit::Stack& stack) {
+  const size_t count = binding.arguments.size();
+  c10::IValue* values = stack.data() + stack.size() - count;
+  c10::SmallVector<c10::IValue, 4> returned;
+  if (lacks_gradient(binding, values)) {
+    returned.resize(binding.returns.size(), at::Tensor());
+  } else {
+    run(binding, values, [&](Results& results) {
+      if (binding.returns_list && binding.returns[0] < 0) {
+        c10::List<at::Tensor> list;
+        while (!results.at_end()) list.push_back(results.next_tensor());
+        returned.emplace_back(std::move(list));
+        return;
+      }
+      for (const int position : binding.returns)
+        returned.push_back(position >= 0 ? values[position] : c10::IValue(results.next_tensor()));
+    });
+  }
   torch::jit::drop(stack, count);
-  for (c10::IValue& value : fresh) stack.push_back(std::move(value));
+  for (c10::IValue& value : returned) stack.push_back(std::move(value));
+}
+
+at::Tensor run_for_tensor(const Binding& binding, c10::IValue* values) {
+  at::Tensor fresh;
+  if (lacks_gradient(binding, values)) return fresh;
+  run(binding, values, [&](Results& results) {
+    if (binding.returns[0] < 0) fresh = results.next_tensor();
+  });
+  return fresh;
 }
 
 }  // namespace torch_tpu

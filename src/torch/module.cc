@@ -179,6 +179,11 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("mode", [] { return mode_name(engine::mode()); });
   m.def("set_mode", &set_mode_name);
+  m.def("set_buckets", [](bool uses) {
+    const bool before = engine::uses_buckets();
+    engine::set_buckets(uses);
+    return before;
+  });
   register_process_group(m);
   register_trace(m);
   register_graph(m);

@@ -9,6 +9,7 @@
 #include "torch/binding.h"
 #include "torch/fallback.h"
 #include "torch/record.h"
+#include "torch/unboxed.h"
 
 namespace torch_tpu {
 namespace {
@@ -66,8 +67,15 @@ void bind(torch::Library& library, const c10::OperatorHandle& handle, const ops:
   if (!name.overload_name.empty()) text += "." + name.overload_name;
   Binding binding = make_binding(handle, op);
   binding.has_in_place = overloads.contains(name.name + "_");
-  library.impl(text.c_str(),
-               torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(std::move(binding))));
+  if (auto kernel = unboxed_kernel(binding)) {
+    static auto& registrations = *new std::vector<c10::RegistrationHandleRAII>;
+    registrations.push_back(c10::Dispatcher::singleton().registerImpl(
+        name, c10::DispatchKey::PrivateUse1, std::move(kernel->function), kernel->signature, nullptr,
+        "torch_tpu"));
+  } else {
+    library.impl(text.c_str(),
+                 torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(std::move(binding))));
+  }
   names().push_back(std::move(text));
   refuse_compressed(handle);
 }
