@@ -81,13 +81,19 @@ struct ScatterDims {
   bool unique_indices = false;
 };
 
-/// Who multiplies matrices: the compiler's kernels, or on the CPU platform the host kernel kMatrixProduct
-/// wherever it is faster.
+/// Who multiplies matrices and convolves: the compiler's kernels, or on the CPU platform host kernels
+/// wherever they are faster.
 enum class Products { kCompiler, kHost };
 
 /// The host kernel of two row-major inputs [batches..., k, m] and [batches..., k, n], which sums over k. With
 /// the integer attribute transpose_rhs the second one is [batches..., n, k].
 inline constexpr std::string_view kMatrixProduct = "torch_tpu.matrix_product";
+/// The host kernels of a convolution x[n, c, ...] * w[o, c, ...] -> y[n, o, ...], without groups: (x, w) to
+/// y, (dy, w) to dx and (x, dy) to dw. Integer attributes for each spatial dimension i: "stride<i>",
+/// "padding<i>" on both sides, "dilation<i>" of w.
+inline constexpr std::string_view kConvolution = "torch_tpu.convolution";
+inline constexpr std::string_view kConvolutionInputGradient = "torch_tpu.convolution_input_gradient";
+inline constexpr std::string_view kConvolutionWeightGradient = "torch_tpu.convolution_weight_gradient";
 
 /// Appends operations to the body of @main; not thread-safe.
 class Builder {
@@ -280,6 +286,10 @@ Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType
 /// The same, by the host where the builder has Products::kHost and that is faster. Not for operands that a
 /// compiler would lay out as it likes, as those of convolutions: the host reads them row-major.
 Value product(const Value& lhs, const Value& rhs, const DotDims& dims, DType result);
+/// A call of a host kernel, which reads and writes row-major memory; only where the builder has
+/// Products::kHost.
+Value host_call(std::string_view kernel, const Values& inputs, const Type& result,
+                std::span<const std::pair<std::string, int64_t>> attributes);
 Value convolution(const Value& input, const Value& kernel, const Window& window, const ConvolutionDims& dims,
                   int64_t feature_groups, int64_t batch_groups, const Type& result);
 Value reduce_window(const Value& x, Reduction kind, const Window& window);

@@ -199,15 +199,25 @@ Value host_product(const Value& lhs, const Value& rhs, const DotDims& dims, DTyp
   const Type type = product_type(lhs, rhs, dims, result);
   const bool is_vector = type.dims.back() == 1 || type.dims[type.dims.size() - 2] == 1;
   if (is_vector || type.elements() * summed < kFewestProducts) return {};
-  const std::string layout = row_major(type.rank());
-  const std::string attributes =
-      "call_target_name = \"" + std::string(kMatrixProduct) +
-      "\", api_version = 4 : i32, backend_config = {transpose_rhs = " + std::to_string(!*keeps_rhs) +
-      " : i64}, operand_layouts = [" + layout + ", " + layout + "], result_layouts = [" + layout + "]";
-  return lhs.builder->emit_one("stablehlo.custom_call", {a, b}, type, attributes);
+  const std::pair<std::string, int64_t> attribute{"transpose_rhs", !*keeps_rhs};
+  return host_call(kMatrixProduct, {a, b}, type, {&attribute, 1});
 }
 
 }  // namespace
+
+Value host_call(std::string_view kernel, const Values& inputs, const Type& result,
+                std::span<const std::pair<std::string, int64_t>> attributes) {
+  std::string config;
+  for (const auto& [name, number] : attributes)
+    config += (config.empty() ? "" : ", ") + name + " = " + std::to_string(number) + " : i64";
+  std::string layouts;
+  for (const Value& input : inputs) layouts += (layouts.empty() ? "" : ", ") + row_major(input.rank());
+  return inputs[0].builder->emit_one("stablehlo.custom_call", inputs, result,
+                                     "call_target_name = \"" + std::string(kernel) +
+                                         "\", api_version = 4 : i32, backend_config = {" + config +
+                                         "}, operand_layouts = [" + layouts + "], result_layouts = [" +
+                                         row_major(result.rank()) + "]");
+}
 
 Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result) {
   const Type type = product_type(lhs, rhs, dims, result);

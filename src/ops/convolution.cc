@@ -9,7 +9,7 @@ namespace {
 using namespace hlo;
 using conv::Geometry;
 
-enum class Form { kDirect, kPatches, kShifted, kSplit };
+enum class Form { kDirect, kPatches, kShifted, kSplit, kHost };
 
 // More taps would make the program long; the direct form then does.
 constexpr int64_t kMostTaps = 128;
@@ -18,6 +18,8 @@ constexpr int64_t kManyChannels = 128;
 constexpr int64_t kSmallMap = 64;
 // Few groups are cheaper as separate convolutions, many as one batched dot.
 constexpr int64_t kFewGroups = 8;
+// With fewer multiplications a call of the host takes longer than what it saves.
+constexpr int64_t kFewestHostProducts = int64_t{1} << 20;
 
 bool fills_tiles(const Dims& kernel, const Geometry& g) {
   for (size_t i = 0; i < g.rank(); ++i) {
@@ -26,13 +28,24 @@ bool fills_tiles(const Dims& kernel, const Geometry& g) {
   return true;
 }
 
-Form choose(const Dims& input_dims, const Dims& weight_dims, const Geometry& g, DType dtype) {
+// What torch's own library computes faster than the compiler's kernels: 1.1 to 3.8 times for 3x3 filters on
+// maps of 8x8 to 64x64 with 3 to 256 channels.
+bool is_for_host(const Value& operand, const Dims& input_dims, const Dims& weight_dims, const Geometry& g) {
+  if (operand.builder->products() != Products::kHost || operand.dtype() != DType::kF32) return false;
+  const Dims output = conv::output_spatial(conv::spatial(input_dims), conv::spatial(weight_dims), g);
+  const int64_t products = input_dims[0] * element_count(output) * element_count(weight_dims);
+  return g.groups == 1 && products >= kFewestHostProducts;
+}
+
+Form choose(const Value& operand, const Dims& input_dims, const Dims& weight_dims, const Geometry& g) {
+  const DType dtype = operand.dtype();
   const Dims kernel = conv::spatial(weight_dims);
   const Dims input = conv::spatial(input_dims);
   const int64_t tap_count = element_count(kernel);
   if (g.groups > 1 && weight_dims[1] == 1 && tap_count <= kMostTaps) return Form::kShifted;
   const bool has_library_type = is_float(dtype) && byte_size(dtype) <= 4;
   if (tap_count == 1 || fills_tiles(kernel, g) || !has_library_type) return Form::kPatches;
+  if (is_for_host(operand, input_dims, weight_dims, g)) return Form::kHost;
   if (g.groups > 1) return g.groups <= kFewGroups || tap_count > kMostTaps ? Form::kSplit : Form::kPatches;
   if (tap_count > kMostTaps) return Form::kDirect;
   for (size_t i = 0; i < g.rank(); ++i) {
@@ -58,13 +71,15 @@ Value forward(const Value& x, const Value& w, const Geometry& g) {
     dims.push_back(size);
   if (element_count(dims) == 0 || x.type.elements() == 0)
     return x.builder->splat(0.0, {compute_dtype(x.dtype()), dims});
-  switch (choose(x.dims(), w.dims(), g, x.dtype())) {
+  switch (choose(x, x.dims(), w.dims(), g)) {
     case Form::kDirect:
       return conv::direct(x, w, g);
     case Form::kPatches:
       return conv::patches_dot(x, w, g);
     case Form::kShifted:
       return conv::shifted(x, w, g);
+    case Form::kHost:
+      return conv::host(x, w, g);
     case Form::kSplit:
       break;
   }
@@ -78,13 +93,15 @@ Value forward(const Value& x, const Value& w, const Geometry& g) {
 Value input_gradient(const Value& dy, const Value& w, const Geometry& g, const Dims& input_dims) {
   if (dy.type.elements() == 0 || element_count(input_dims) == 0)
     return dy.builder->splat(0.0, {compute_dtype(dy.dtype()), input_dims});
-  switch (choose(input_dims, w.dims(), g, dy.dtype())) {
+  switch (choose(dy, input_dims, w.dims(), g)) {
     case Form::kDirect:
       return conv::direct_input_gradient(dy, w, g, input_dims);
     case Form::kPatches:
       return conv::patches_input_gradient(dy, w, g, input_dims);
     case Form::kShifted:
       return conv::shifted_input_gradient(dy, w, g, input_dims);
+    case Form::kHost:
+      return conv::host_input_gradient(dy, w, g, input_dims);
     case Form::kSplit:
       break;
   }
@@ -101,13 +118,15 @@ Value input_gradient(const Value& dy, const Value& w, const Geometry& g, const D
 Value weight_gradient(const Value& x, const Value& dy, const Geometry& g, const Dims& weight_dims) {
   if (dy.type.elements() == 0 || x.type.elements() == 0)
     return dy.builder->splat(0.0, {compute_dtype(dy.dtype()), weight_dims});
-  switch (choose(x.dims(), weight_dims, g, dy.dtype())) {
+  switch (choose(dy, x.dims(), weight_dims, g)) {
     case Form::kDirect:
       return conv::direct_weight_gradient(x, dy, g, weight_dims);
     case Form::kPatches:
       return conv::patches_weight_gradient(x, dy, g, weight_dims);
     case Form::kShifted:
       return conv::shifted_weight_gradient(x, dy, g, weight_dims);
+    case Form::kHost:
+      return conv::host_weight_gradient(x, dy, g, weight_dims);
     case Form::kSplit:
       break;
   }

@@ -30,6 +30,11 @@ Value patches_dot(const Value& x, const Value& w, const Geometry& g);
 Value patches_input_gradient(const Value& dy, const Value& w, const Geometry& g, const Dims& input_dims);
 Value patches_weight_gradient(const Value& x, const Value& dy, const Geometry& g, const Dims& weight_dims);
 
+/// By the host kernels hlo::kConvolution and those of its gradients.
+Value host(const Value& x, const Value& w, const Geometry& g);
+Value host_input_gradient(const Value& dy, const Value& w, const Geometry& g, const Dims& input_dims);
+Value host_weight_gradient(const Value& x, const Value& dy, const Geometry& g, const Dims& weight_dims);
+
 /// Depthwise as shifted multiply-adds: one fused loop instead of one tiny convolution per channel.
 Value shifted(const Value& x, const Value& w, const Geometry& g);
 Value shifted_input_gradient(const Value& dy, const Value& w, const Geometry& g, const Dims& input_dims);

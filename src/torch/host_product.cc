@@ -1,14 +1,13 @@
-// What programs on the CPU platform leave to the library that torch computes with there.
+// Matrix products that programs on the CPU platform leave to the library that torch computes with there.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <c10/core/InferenceMode.h>
-#include <dlfcn.h>
 
 #include "hlo/builder.h"
-#include "pjrt/host_kernel.h"
 #include "torch/dtype.h"
+#include "torch/host_kernel_part.h"
 
 namespace torch_tpu {
 namespace {
@@ -25,26 +24,7 @@ at::Tensor matrices(const HostArray& array) {
   return at::from_blob(array.data, {sizes.data(), sizes.size()}, to_scalar_type(array.type.dtype));
 }
 
-/// While it lives, MKL computes what this thread asks for on this thread: others work on other parts, or for
-/// the plugin.
-class OneThread {
- public:
-  OneThread() : before_(set != nullptr ? set(1) : 0) {}
-  ~OneThread() {
-    if (set != nullptr) set(before_);
-  }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  using Set = int (*)(int);
-  static const Set set;  // null where torch multiplies with another library
-  const int before_;
-};
-const OneThread::Set OneThread::set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "MKL_Set_Num_Threads_Local"));
-
 void multiply(at::Tensor& result, const at::Tensor& lhs, const at::Tensor& rhs) {
-  const OneThread guard;
   if (result.dim() == 2) {
     at::cpu::mm_out(result, lhs, rhs);
   } else {
@@ -62,33 +42,20 @@ Status matrix_product(const HostCall& call) {
   if (call.attribute("transpose_rhs") != 0) rhs = rhs.transpose(-2, -1);
   const int64_t products = result.numel() * lhs.size(-1);
   const int64_t wanted = std::min(call.threads(), products / kProductsOfPart);
-  if (wanted < 2) {
-    multiply(result, lhs, rhs);
-    return {};
-  }
+  if (wanted < 2) return run_torch_parts(call, 1, [&](int64_t) { multiply(result, lhs, rhs); });
   // Parts of the batches, or of the longer side of the result.
   const int64_t dim = result.dim() == 3 || result.size(0) >= result.size(1) ? 0 : 1;
   const bool has_rows = result.dim() == 3 || dim == 0;
   const int64_t size = result.size(dim);
   const int64_t step = result.dim() == 3 ? 1 : kStep;
   const int64_t length = ((size + wanted - 1) / wanted + step - 1) / step * step;
-  std::exception_ptr error;
-  std::mutex mutex;
-  call.run_parts((size + length - 1) / length, [&](int64_t i) {
-    try {
-      const c10::InferenceMode guard;
-      const int64_t begin = i * length;
-      const int64_t count = std::min(length, size - begin);
-      at::Tensor part = result.narrow(dim, begin, count);
-      multiply(part, has_rows ? lhs.narrow(0, begin, count) : lhs,
-               dim == 1 || result.dim() == 3 ? rhs.narrow(dim, begin, count) : rhs);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      error = std::current_exception();
-    }
+  return run_torch_parts(call, (size + length - 1) / length, [&](int64_t i) {
+    const int64_t begin = i * length;
+    const int64_t count = std::min(length, size - begin);
+    at::Tensor part = result.narrow(dim, begin, count);
+    multiply(part, has_rows ? lhs.narrow(0, begin, count) : lhs,
+             dim == 1 || result.dim() == 3 ? rhs.narrow(dim, begin, count) : rhs);
   });
-  if (error) std::rethrow_exception(error);
-  return {};
 }
 
 const bool registered = [] {
