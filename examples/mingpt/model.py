@@ -104,3 +104,12 @@ class GPT(nn.Module):
             logits = self(window.to(ids.device))[0].float().cpu()[len(recent) - 1]
             tokens.append(int(torch.multinomial(logits.softmax(-1), 1, generator=generator)))
         return tokens
+
+
+def job(batch=8, context=1024):
+    """A training step of a GPT-2 of the small size: `python -m torch_tpu aot examples.mingpt.model`."""
+    config = Config(vocabulary=50304, context=context, layers=12, heads=12, width=768)
+    with torch.device("meta"):
+        model, ids = GPT(config), torch.empty(batch, context, dtype=torch.long)
+    return {"model": model, "inputs": (ids,), "targets": (ids,), "optimizer": torch.optim.AdamW,
+            "dtype": torch.bfloat16, "loss": lambda logits, ids: F.cross_entropy(logits.flatten(0, 1), ids.flatten())}

@@ -1,5 +1,6 @@
 #include "engine/capture.h"
 
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -17,7 +18,12 @@ Capture& capture() {
   return instance;
 }
 
+std::atomic<bool> dry{false};
+
 }  // namespace
+
+bool is_dry_run() { return dry.load(std::memory_order_relaxed); }
+void set_dry_run(bool value) { dry = value; }
 
 void start_capture(pjrt::Platform platform) {
   const std::lock_guard lock(capture().mutex);

@@ -19,4 +19,11 @@ std::vector<std::string> finish_capture();
 std::optional<pjrt::Platform> capture_platform();
 void add_to_capture(std::string stablehlo);
 
+/// In a dry run programs are written but neither compiled nor run: their results are buffers without content,
+/// and nothing is copied to a device. Recording goes on until something asks for a result; the cut rule
+/// rests.
+bool is_dry_run();
+/// Thread-safe; the caller has flushed what was recorded.
+void set_dry_run(bool dry);
+
 }  // namespace torch_tpu::engine

@@ -96,7 +96,7 @@ bool Executor::checks_values_on(pjrt::Platform platform) {
 }
 
 Status Executor::check_capacity(int64_t bytes) const {
-  if (memory_limit_bytes_ <= 0) return {};
+  if (memory_limit_bytes_ <= 0 || is_dry_run()) return {};
   const int64_t in_use = pjrt::memory_statistics(device_index_).live_bytes;
   if (bytes <= memory_limit_bytes_ - in_use) return {};
   return {Code::kOutOfMemory, "tpu:" + std::to_string(device_index_) + " out of memory. Tried to allocate " +
@@ -104,15 +104,29 @@ Status Executor::check_capacity(int64_t bytes) const {
                                   ", of which " + megabytes(in_use) + " are in use."};
 }
 
+Status Executor::capture(const Program& program) const {
+  const auto platform = capture_platform();
+  if (!platform) return {};
+  ASSIGN_OR_RETURN(std::string text, emit(program, {*platform, checks_values_on(*platform)}));
+  add_to_capture(std::move(text));
+  return {};
+}
+
+std::vector<std::shared_ptr<pjrt::Buffer>> Executor::results_without_content(const Program& program) const {
+  std::vector<std::shared_ptr<pjrt::Buffer>> buffers;
+  for (const hlo::Type& type : program.result_types())
+    buffers.push_back(client_->buffer_without_content(type, device_index_));
+  for (size_t i = 0; i < program.leaves.size(); ++i) {
+    if (program.successors[i] >= 0) program.graph.leaves[program.leaves[i]].outcome->buffer->mark_donated();
+  }
+  return buffers;
+}
+
 bool Executor::runs_at_once(const Program& program) {
   return is_small(program) && cache_.find(program.key) != nullptr;
 }
 
 Result<Executor::Found> Executor::executable_for(const Program& program) {
-  if (const auto platform = capture_platform()) {
-    ASSIGN_OR_RETURN(std::string text, emit(program, {*platform, checks_values_on(*platform)}));
-    add_to_capture(std::move(text));
-  }
   if (auto found = cache_.find(program.key)) {
     ++counters().cache_hits;
     return Found{found, {}, Origin::kMemory, {}};
@@ -262,6 +276,7 @@ Result<Executor::Inputs> Executor::inputs_of(const Program& program, const Famil
   for (size_t i = 0; i < program.leaves.size(); ++i) {
     // Held by the program alone: who records meanwhile counts the holders.
     const pjrt::Buffer& buffer = *program.graph.leaves[program.leaves[i]].outcome->buffer;
+    if (!buffer.has_content()) return buffer.await();
     if (bounded.program == nullptr || buffer.type() == bounded.program->leaf_types[i]) {
       inputs.arguments.push_back(program.graph.leaves[program.leaves[i]].outcome->buffer.get());
     } else {
@@ -282,12 +297,10 @@ Result<Executor::Inputs> Executor::inputs_of(const Program& program, const Famil
 }
 
 Status Executor::crop(const Program& program, std::vector<std::shared_ptr<pjrt::Buffer>>& results) const {
-  auto node = program.graph.nodes.begin();
-  for (size_t i = 0; i < program.results.size(); ++i) {
-    while (program.results[i] >= node->first_output + node->call->outputs.size()) ++node;
-    const hlo::Type& type = node->call->outputs[program.results[i] - node->first_output];
-    if (!(results[i]->type() == type)) {
-      ASSIGN_OR_RETURN(results[i], results[i]->resized(type));
+  const std::vector<hlo::Type> types = program.result_types();
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (!(results[i]->type() == types[i])) {
+      ASSIGN_OR_RETURN(results[i], results[i]->resized(types[i]));
     }
   }
   return {};
@@ -295,6 +308,8 @@ Status Executor::crop(const Program& program, std::vector<std::shared_ptr<pjrt::
 
 Result<Executor::Execution> Executor::run(const Program& program) {
   RunTimer timer(program, device_index_);
+  RETURN_IF_ERROR(capture(program));
+  if (is_dry_run()) return Execution{results_without_content(program), {}};
   ASSIGN_OR_RETURN(const Found found, executable_for(program));
   timer.found(found.origin, found.bounded.program != nullptr ? found.bounded.program->bound : 0,
               found.difference);

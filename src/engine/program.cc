@@ -214,6 +214,16 @@ Program Program::cut(Graph& pending, size_t count, bool checks_values, uint64_t 
   return program;
 }
 
+std::vector<hlo::Type> Program::result_types() const {
+  std::vector<hlo::Type> types;
+  auto node = graph.nodes.begin();
+  for (const uint32_t result : results) {
+    while (result >= node->first_output + node->call->outputs.size()) ++node;
+    types.push_back(node->call->outputs[result - node->first_output]);
+  }
+  return types;
+}
+
 bool Program::is_empty() const { return std::find(needed.begin(), needed.end(), 1) == needed.end(); }
 
 const Status* Program::failure_of(size_t output) const {

@@ -29,6 +29,8 @@ struct Program {
   /// Leaves out what depends on inputs that could not be computed. Before it runs: by then they are settled.
   void leave_out_failures();
   bool is_empty() const;
+  /// Parallel to `results`.
+  std::vector<hlo::Type> result_types() const;
   /// Why output `output` is not computed; null when it is. For the life of the leaves.
   const Status* failure_of(size_t output) const;
 

@@ -2,6 +2,7 @@
 
 #include "base/env.h"
 #include "base/heap.h"
+#include "engine/capture.h"
 #include "engine/counters.h"
 #include "engine/trace.h"
 #include "ops/op.h"
@@ -130,6 +131,7 @@ Result<std::vector<TensorPtr>> Queue::record(const ops::CallPtr& call, std::span
 void Queue::cut_after(const ops::Call& call, std::unique_lock<std::mutex>& lock) {
   if (recording_epoch_ == epoch_ && recording_thread_ == std::this_thread::get_id()) return;
   recording_epoch_ = 0;
+  if (is_dry_run()) return;
   const size_t count = cut_.append(call.hash, call.result_bytes(), ops::operators_of(call));
   if (count > 0) hand_off(count, {cut_.cause(), ""}, lock);
 }

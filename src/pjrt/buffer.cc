@@ -67,11 +67,12 @@ hlo::DType dtype_of(PJRT_Buffer_Type type) {
 
 Buffer::Buffer(std::shared_ptr<const Client> client, PJRT_Buffer* handle, hlo::Type type, int device_index)
     : client_(std::move(client)), handle_(handle), type_(std::move(type)), device_index_(device_index) {
-  count_allocation(memory_statistics(device_index_), type_.bytes());
+  if (has_content()) count_allocation(memory_statistics(device_index_), type_.bytes());
 }
 
 Buffer::~Buffer() {
   mark_donated();
+  if (!has_content()) return;
   // A forked child shares nothing with the plugin any more: freeing could wait for its threads.
   if (forked_after_use()) return;
   PJRT_Buffer_Destroy_Args args{};
@@ -80,12 +81,13 @@ Buffer::~Buffer() {
 }
 
 void Buffer::mark_donated() {
-  if (!donated_.exchange(true, std::memory_order_relaxed)) {
+  if (!donated_.exchange(true, std::memory_order_relaxed) && has_content()) {
     count_release(memory_statistics(device_index_), type_.bytes());
   }
 }
 
 bool Buffer::is_deleted() const {
+  if (!has_content()) return is_donated();
   PJRT_Buffer_IsDeleted_Args args{};
   args.buffer = handle_;
   return !client_->api()
@@ -97,6 +99,9 @@ bool Buffer::is_deleted() const {
 Status Buffer::await() const {
   RETURN_IF_ERROR(check_not_forked());
   if (is_donated()) return invalid_argument("this buffer was donated to an execution");
+  if (!has_content())
+    return {Code::kUnavailable,
+            "this tensor has no values: it was made in a dry run, which computes nothing"};
   PJRT_Buffer_ReadyEvent_Args args{};
   args.buffer = handle_;
   RETURN_IF_ERROR(

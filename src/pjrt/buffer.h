@@ -33,7 +33,8 @@ hlo::DType dtype_of(PJRT_Buffer_Type type);
 /// immutable once ready, except that a donated buffer is consumed by the execution.
 class Buffer {
  public:
-  /// Takes ownership of `handle`.
+  /// Takes ownership of `handle`. Null: a buffer without content, of which a dry run knows the type only;
+  /// whatever asks for its content fails.
   Buffer(std::shared_ptr<const Client> client, PJRT_Buffer* handle, hlo::Type type, int device_index);
   ~Buffer();
   Buffer(const Buffer&) = delete;
@@ -42,6 +43,7 @@ class Buffer {
   PJRT_Buffer* handle() const { return handle_; }
   const hlo::Type& type() const { return type_; }
   int device_index() const { return device_index_; }
+  bool has_content() const { return handle_ != nullptr; }
   const Client& client() const { return *client_; }
 
   /// Blocks until the content is computed; the error of the computation if it failed.

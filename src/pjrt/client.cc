@@ -234,6 +234,10 @@ Result<std::shared_ptr<Buffer>> Client::copy_to_device(const void* data, const h
   return buffer;
 }
 
+std::shared_ptr<Buffer> Client::buffer_without_content(const hlo::Type& type, int device_index) const {
+  return std::make_shared<Buffer>(shared_from_this(), nullptr, type, device_index);
+}
+
 Result<std::shared_ptr<Buffer>> Client::lend_to_device(const void* data, const hlo::Type& type,
                                                        int device_index,
                                                        std::function<void()> release) const {

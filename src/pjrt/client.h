@@ -58,6 +58,9 @@ class Client : public std::enable_shared_from_this<Client> {
   Result<std::shared_ptr<Buffer>> copy_to_device(const void* data, const hlo::Type& type,
                                                  int device_index) const;
 
+  /// A value of which only the type is known.
+  std::shared_ptr<Buffer> buffer_without_content(const hlo::Type& type, int device_index) const;
+
   /// Lends 64-byte aligned host memory to the device without a copy (CPU platform only; other
   /// platforms and unaligned memory copy). The memory must stay unchanged until `release` is
   /// called: exactly once, on any thread, perhaps before this returns, and also when this fails.

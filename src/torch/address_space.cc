@@ -14,7 +14,9 @@ namespace {
 constexpr int kSmallestClass = 6;  // 64 bytes
 constexpr int kLargestClass = 40;  // 1 TiB
 constexpr int kClasses = kLargestClass - kSmallestClass + 1;
-constexpr uint64_t kLeastRegion = uint64_t{1} << 38;
+// Of each size class: dry runs hold models of terabytes. All classes together are half of what a process can
+// address.
+constexpr uint64_t kLeastRegion = uint64_t{1} << 41;
 
 // Slots of one power-of-two size. Freed slots are reused first, so the table stays small.
 struct SizeClass {

@@ -4,6 +4,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 
+#include "engine/capture.h"
 #include "engine/counters.h"
 #include "torch/device.h"
 #include "torch/dtype.h"
@@ -84,6 +85,7 @@ engine::TensorPtr copy_from_host(const at::Tensor& cpu, int device_index) {
   const hlo::Type type{to_hlo(cpu.scalar_type()), hlo::Dims(sizes.begin(), sizes.end())};
   engine::Queue& queue = queue_of(device_index);
   raise_if_error(queue.check_capacity(type.bytes()));
+  if (engine::is_dry_run()) return queue.adopt(runtime().client().buffer_without_content(type, device_index));
   engine::counters().host_to_device_bytes += type.bytes();
   return queue.adopt(
       value_or_raise(runtime().client().copy_to_device(cpu.const_data_ptr(), type, device_index)));

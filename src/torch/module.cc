@@ -177,6 +177,11 @@ PYBIND11_MODULE(_C, m) {
     for (const std::string& text : engine::finish_capture()) programs.append(py::bytes(text));
     return programs;
   });
+  m.def("is_dry_run", &engine::is_dry_run);
+  m.def("set_dry_run", [](bool dry) {
+    engine::Runtime::await_programs();
+    engine::set_dry_run(dry);
+  });
   m.def("mode", [] { return mode_name(engine::mode()); });
   m.def("set_mode", &set_mode_name);
   m.def("set_buckets", [](bool uses) {

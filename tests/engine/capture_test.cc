@@ -75,4 +75,27 @@ TEST(nothing_is_captured_afterwards) {
   CHECK(engine::finish_capture().empty());
 }
 
+TEST(dry_runs_compute_nothing) {
+  Engine engine;
+  const TensorPtr a = engine.four();
+  const Counts counts;
+  engine::set_dry_run(true);
+  engine::start_capture(pjrt::Platform::kTpu);
+  const TensorPtr b = engine.add(a, a);
+  REQUIRE_OK(engine.queue.flush());
+  const TensorPtr c = engine.negate(b);
+  REQUIRE_OK(engine.queue.flush());
+  const auto programs = engine::finish_capture();
+  CHECK_EQ(engine.queue.materialize(c).value()->has_content(), false);
+  engine::set_dry_run(false);
+  CHECK_EQ(programs.size(), size_t{2});
+  CHECK_EQ(counts.compiles(), 0);
+  CHECK_EQ(counts.programs(), 0);
+  CHECK(engine.queue.materialize(c).value()->await().code() == Code::kUnavailable);
+  const TensorPtr d = engine.negate(c);  // of what has no value
+  CHECK(!engine.queue.flush().ok());
+  CHECK(engine.queue.materialize(d).status().code() == Code::kUnavailable);
+  engine.read(engine.add(a, a));  // what was there before is as it was
+}
+
 }  // namespace

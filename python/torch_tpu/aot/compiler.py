@@ -1,15 +1,5 @@
-"""Compiling for TPUs that need not be there.
+"""The process torch_tpu_compile: libtpu compiles in it, and may end or be ended without harm."""
 
-    with torch_tpu.aot.capture() as programs:
-        (torch.ones(2, device="tpu") + 1).cpu()
-    with torch_tpu.aot.Compiler("v5e:1x1") as compiler:
-        compiled = compiler.compile(programs[0])
-        print(compiled.memory["peak_bytes"], compiled.cost["flops"])
-
-libtpu (`pip install torch_tpu[tpu]`) does it in a process of its own, which may end or be ended without harm.
-"""
-
-import contextlib
 import json
 import os
 import select
@@ -57,25 +47,6 @@ class Compiled:
     cost: dict
     device: dict
     program: bytes = field(default=b"", repr=False)
-
-
-@contextlib.contextmanager
-def capture():
-    """Gives a list that holds, once the block is left, the StableHLO of each program that ran in it, as a TPU would
-    get it. The programs also run, on the device that there is."""
-    programs = []
-    _C.start_capture()
-    try:
-        yield programs
-    finally:
-        _flush()
-        programs.extend(text.decode() for text in _C.finish_capture())
-
-
-def _flush():
-    if _C.is_initialized():
-        for index in range(_C.device_count()):
-            _C.flush(index)
 
 
 def is_available():
