@@ -2,6 +2,7 @@
 
 "tpu" is the default for the device: a process group for tpu and CPU tensors. "tpu_dist" serves tpu tensors
 only, for use in strings like "cpu:gloo,tpu:tpu_dist". Both move the data with Gloo, through host memory.
+In a dry run (torch_tpu.aot) nothing moves: collectives become operators of the program.
 """
 
 
@@ -25,7 +26,33 @@ def _gloo(options):
 def _backend(options, _backend_options):
     from torch_tpu import _C
 
+    if _C.is_dry_run():
+        return _recorded(options, "tpu_dist")
     return _C.process_group(_gloo(options), "tpu_dist")
+
+
+def _recorded(options, name):
+    from torch.distributed import get_world_size, is_initialized
+
+    from torch_tpu import _C
+
+    ranks = options.global_ranks_in_group or list(range(options.group_size))
+    world = get_world_size() if is_initialized() else options.group_size
+    return _C.recorded_group(options.group_rank, options.group_size, replica_groups(ranks, world), name)
+
+
+def replica_groups(ranks: list[int], world: int) -> list[int]:
+    """The ranks of all groups that lie in the world as this one does, one group after the other: every rank is in one.
+
+    Raises ValueError where the world cannot be divided so."""
+    left, groups = set(range(world)), []
+    while left:
+        group = [min(left) + rank - min(ranks) for rank in ranks]
+        if not left.issuperset(group):
+            raise ValueError(f"a world of {world} ranks cannot be divided into groups that lie as {ranks} do")
+        left.difference_update(group)
+        groups += group
+    return groups
 
 
 def _process_group(options, _backend_options):
@@ -38,7 +65,7 @@ def _process_group(options, _backend_options):
 
     group = ProcessGroup(options.store, options.group_rank, options.group_size)
     group._set_default_backend(ProcessGroup.BackendType.CUSTOM)
-    backend = _C.process_group(_gloo(options), "tpu")
+    backend = _recorded(options, "tpu") if _C.is_dry_run() else _C.process_group(_gloo(options), "tpu")
     for device in ("tpu", "cpu"):
         group._register_backend(torch.device(device), ProcessGroup.BackendType.CUSTOM, backend)
     return group

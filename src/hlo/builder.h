@@ -306,4 +306,21 @@ Region combiner(Reduction kind);
 /// The neutral element of the reduction, rank 0.
 Value neutral(Builder& builder, Reduction kind, DType dtype);
 
+// --- collectives ---------------------------------------------------------------------------------
+/// All groups of replicas, one after the other; each replica is in one.
+struct ReplicaGroups {
+  std::vector<int64_t> replicas;
+  size_t size = 1;  // of each group
+};
+/// The reduction of x over the replicas of a group.
+Value all_reduce(const Value& x, Reduction kind, const ReplicaGroups& groups);
+/// The x of the group's replicas one after the other along `dim`.
+Value all_gather(const Value& x, int64_t dim, const ReplicaGroups& groups);
+/// The replica's own part along `dim` of the reduction; the group's size divides it.
+Value reduce_scatter(const Value& x, Reduction kind, int64_t dim, const ReplicaGroups& groups);
+/// Part i of x along `dim` goes to replica i of the group; the parts received lie in the replicas' order.
+Value all_to_all(const Value& x, int64_t dim, const ReplicaGroups& groups);
+/// u32, rank 0.
+Value replica_id(Builder& builder);
+
 }  // namespace torch_tpu::hlo

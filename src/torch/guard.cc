@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "engine/capture.h"
 #include "torch/device.h"
 #include "torch/error.h"
 
@@ -64,16 +65,18 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   bool queryStream(const Stream&) const override { return true; }
   void synchronizeStream(const Stream& stream) const override { synchronizeDevice(stream.device_index()); }
   void synchronizeDevice(DeviceIndex device_index) const override {
-    if (!engine::Runtime::is_created()) return;
+    if (!engine::Runtime::is_created() || engine::is_dry_run()) return;
     raise_if_error(queue_of(device_index < 0 ? current_device() : device_index).synchronize());
   }
 
-  void record(void** event, const Stream& stream, DeviceIndex device_index, c10::EventFlag) const override {
+  void record(void** event, const Stream& stream, DeviceIndex device_index,
+              c10::EventFlag flag) const override {
     if (*event == nullptr) *event = new Event;
     auto* point = static_cast<Event*>(*event);
     point->device_index = device_index < 0 ? stream.device_index() : device_index;
-    // Timing is honest only when the work before the event has run.
-    synchronizeDevice(point->device_index);
+    // Timing is honest only when the work before the event has run. Without it, order is all that an event
+    // means.
+    if (flag == c10::EventFlag::BACKEND_DEFAULT) synchronizeDevice(point->device_index);
     point->reached = Clock::now();
   }
   void block(void*, const Stream&) const override {}

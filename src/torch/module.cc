@@ -19,6 +19,7 @@
 #include "torch/generator.h"
 #include "torch/graph.h"
 #include "torch/process_group.h"
+#include "torch/recorded_group.h"
 #include "torch/register.h"
 #include "torch/trace.h"
 
@@ -190,6 +191,7 @@ PYBIND11_MODULE(_C, m) {
     return before;
   });
   register_process_group(m);
+  register_recorded_group(m);
   register_trace(m);
   register_graph(m);
   m.def("fallback_allowed", &fallback_allowed);

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from torch_tpu import aot
 from torch_tpu.aot import hlo
 from torch_tpu.aot.compiler import CompileError
+from torch_tpu.distributed import replica_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_libtpu = pytest.mark.skipif(not aot.is_available(), reason="libtpu is not installed: pip install torch_tpu[tpu]")
@@ -93,6 +97,50 @@ def test_first_refused():
     assert hlo.first_refused(programs[0], lambda text: False) == ""
 
 
+def test_collectives_are_recorded():
+    with aot.dry_run():
+        dist.init_process_group("tpu", store=dist.HashStore(), rank=0, world_size=4)
+        try:
+            pair = dist.new_group([0, 1])
+            x = torch.ones(8, 16, device="tpu")
+            torch.tpu.synchronize()
+            with aot.capture() as programs:
+                results = [x * 2, x + 1, x > 0, torch.empty(32, 16, device="tpu"), torch.empty(2, 16, device="tpu"),
+                           torch.empty_like(x), x.clone()]
+                dist.all_reduce(results[0])
+                dist.all_reduce(results[1], op=dist.ReduceOp.MAX, group=pair)
+                dist.all_reduce(results[2], op=dist.ReduceOp.MIN)
+                dist.all_gather_into_tensor(results[3], x)
+                dist.reduce_scatter_tensor(results[4], x, op=dist.ReduceOp.AVG)
+                dist.all_to_all_single(results[5], x)
+                dist.broadcast(results[6], 2)
+                lists = [torch.empty_like(x) for _ in range(4)]
+                dist.all_gather(lists, x)
+                part = torch.empty(2, 16, device="tpu")
+                dist.scatter(part, list(x.chunk(4)), 0)
+                dist.barrier()
+            with pytest.raises(NotImplementedError):
+                dist.all_to_all_single(results[5], x, [1, 3, 2, 2], [2, 2, 2, 2])
+        finally:
+            dist.destroy_process_group()
+    assert len(programs) == 1
+    found = {name: count for name, (count, _) in hlo.collectives(programs[0]).items()}
+    assert found == {"all_reduce": 4, "all_gather": 2, "reduce_scatter": 2, "all_to_all": 1}
+    assert hlo.collectives(programs[0])["all_gather"][1] == 2 * 4 * x.nbytes
+    assert "dense<[[0, 1], [2, 3]]>" in programs[0]
+    if aot.is_available():
+        for topology in "v5e:2x2", "v6e:2x2":
+            with aot.Compiler(topology) as compiler:
+                assert compiler.compile(programs[0], level=0, replicas=4).device["count"] == 4
+
+
+def test_replica_groups():
+    assert replica_groups([0, 2], 8) == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert replica_groups([4, 5, 6, 7], 8) == list(range(8))
+    with pytest.raises(ValueError, match="divided"):
+        replica_groups([0, 1], 3)
+
+
 def small_model():
     with torch.device("meta"):
         return torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 256))
@@ -125,6 +173,34 @@ def test_inference_and_functions():
     assert aot.compile(lambda a: a @ a.T, (x,)).accepted
     with pytest.raises(TypeError, match="module"):
         aot.compile(lambda a: a, (x,), optimizer=torch.optim.SGD)
+
+
+def tensor_parallel(model, mesh):
+    parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+
+
+def sharded(model, mesh):
+    fully_shard(model, mesh=mesh["data"])
+
+
+def both(model, mesh):
+    tensor_parallel(model, mesh)
+    sharded(model, mesh)
+
+
+@needs_libtpu
+@pytest.mark.parametrize("mesh, parallelize, collectives", [
+    ({"tensor": 4}, tensor_parallel, {"all_reduce"}), ({"data": 4}, sharded, {"all_gather", "reduce_scatter"}),
+    ({"data": 2, "tensor": 2}, both, {"all_gather", "all_reduce", "reduce_scatter"})])
+def test_meshes(mesh, parallelize, collectives):
+    x = torch.empty(64, 256, device="meta")
+    report = aot.compile(small_model(), (x,), topology="v5e:2x2", optimizer=torch.optim.AdamW, mesh=mesh,
+                         parallelize=parallelize)
+    assert report.accepted and report.devices == 4 and len(report.programs) == 1
+    assert set(report.programs[0].collectives) == collectives
+    parameters = sum(p.numel() for p in small_model().parameters()) * 4
+    assert report.programs[0].memory["argument_bytes"] < 3 * parameters / 4 * 1.1 + 2 * x.nbytes
+    assert not dist.is_initialized()
 
 
 @needs_libtpu

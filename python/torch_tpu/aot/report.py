@@ -10,9 +10,11 @@ from torch_tpu.aot.compiler import CompileError
 
 @dataclass
 class Program:
-    """One program of the step, on one device. Bytes and seconds; None or empty where the program was refused."""
+    """One program of the step: figures of one run on one device, in bytes and seconds. None or empty where the program
+    was refused."""
 
     text: str = field(repr=False)
+    runs: int  # in a step
     collectives: dict[str, tuple[int, int]]  # name: (how many, bytes of their results)
     refused: CompileError | None = None
     source: str = ""  # the operator that is refused and its line of Python, where the compiler says
@@ -48,6 +50,7 @@ class Report:
 
     topology: str
     mode: str  # "check" or "estimate"
+    devices: int  # that run the programs; all figures are of one of them
     programs: list[Program]
 
     def __post_init__(self):
@@ -77,11 +80,11 @@ class Report:
     @property
     def flops(self) -> float:
         """Of the step."""
-        return sum(program.flops for program in self.programs)
+        return sum(program.flops * program.runs for program in self.programs)
 
     @property
     def bytes_accessed(self) -> float:
-        return sum(program.bytes_accessed for program in self.programs)
+        return sum(program.bytes_accessed * program.runs for program in self.programs)
 
     @property
     def step_seconds(self) -> tuple[float, float]:
@@ -91,9 +94,9 @@ class Report:
         whole = max(self.flops / self.chip.flops_per_second, self.bytes_accessed / self.chip.bytes_per_second)
         sums = [whole]
         for name in ("roofline_seconds", "scheduled_seconds"):
-            parts = [getattr(program, name) for program in self.programs]
-            if parts and None not in parts:
-                sums.append(sum(parts))
+            parts = [(getattr(program, name), program.runs) for program in self.programs]
+            if parts and None not in dict(parts):
+                sums.append(sum(seconds * runs for seconds, runs in parts))
         return min(sums), max(sums)
 
     @property
@@ -107,13 +110,15 @@ class Report:
 
     def _lines(self):
         verdict = "accepted" if self.accepted else "refused" if self.programs else "no programs"
-        yield f"{self.topology}: {len(self.programs)} programs, {verdict} ({self.mode})"
+        devices = f", {self.devices} devices" if self.devices > 1 else ""
+        yield f"{self.topology}{devices}: {len(self.programs)} programs, {verdict} ({self.mode})"
         for number, program in enumerate(self.programs, 1):
             yield from self._program_lines(number, program)
         if not self.accepted:
             return
         least, most = self.step_seconds
-        yield (f"step: {_scaled(self.flops, 1000)}FLOP, {_scaled(self.bytes_accessed, 1000)}B accessed; "
+        each = " on each" if self.devices > 1 else ""
+        yield (f"step: {_scaled(self.flops, 1000)}FLOP, {_scaled(self.bytes_accessed, 1000)}B accessed{each}; "
                f"{self.flops / max(self.bytes_accessed, 1):.0f} FLOP/B, the chip's balance is "
                f"{self.chip.flops_per_second / self.chip.bytes_per_second:.0f}")
         yield (f"time: {least * 1e3:.3g} to {most * 1e3:.3g} ms by the compiler's model, not measured; at most "
@@ -126,11 +131,13 @@ class Report:
             return
         memory = program.memory
         size = {name.removesuffix("_bytes"): f"{_scaled(count, 1024)}B" for name, count in memory.items()}
-        yield (f"{number}. memory {size['peak']} of {_scaled(program.device_bytes, 1024)}B: arguments {size['argument']}, "
-               f"results {size['output']} of which {size['alias']} in the arguments' place, temporaries "
+        yield (f"{number}. memory {size['peak']} of {_scaled(program.device_bytes, 1024)}B: "
+               f"arguments {size['argument']}, results {size['output']} of which {size['alias']} in the arguments' place, temporaries "
                f"{size['temporary']}; code {size['code']}")
         for name, (count, size) in sorted(program.collectives.items()):
             yield f"   {count} {name}: {_scaled(size, 1024)}B"
+        if program.runs > 1:
+            yield f"   runs {program.runs} times"
         if program.loops:
             yield f"   {program.loops} loops, whose bodies count once in operations, bytes and time"
 
@@ -138,8 +145,8 @@ class Report:
         """All figures, by name: bytes and seconds."""
         programs = []
         for program in self.programs:
-            entry = {"accepted": program.refused is None, "memory": program.memory, "flops": program.flops,
-                     "bytes_accessed": program.bytes_accessed, "roofline_seconds": program.roofline_seconds,
+            entry = {"accepted": program.refused is None, "runs": program.runs, "memory": program.memory,
+                     "flops": program.flops, "bytes_accessed": program.bytes_accessed, "roofline_seconds": program.roofline_seconds,
                      "scheduled_seconds": program.scheduled_seconds, "loops": program.loops,
                      "collectives": {name: {"count": count, "bytes": size}
                                      for name, (count, size) in program.collectives.items()},
@@ -148,7 +155,7 @@ class Report:
                 entry |= {"reason": program.refused.reason, "message": str(program.refused), "source": program.source}
             programs.append(entry)
         least, most = self.step_seconds
-        return {"topology": self.topology, "mode": self.mode, "accepted": self.accepted,
+        return {"topology": self.topology, "mode": self.mode, "devices": self.devices, "accepted": self.accepted,
                 "peak_bytes": self.peak_bytes, "device_bytes": self.device_bytes, "flops": self.flops,
                 "bytes_accessed": self.bytes_accessed, "least_seconds": least, "most_seconds": most,
                 "most_utilization": self.most_utilization, "programs": programs}

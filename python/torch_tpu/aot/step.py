@@ -1,6 +1,9 @@
 """A step of a model, recorded in a dry run and given to TPU's compiler."""
 
+import collections
+import contextlib
 import copy
+import math
 import time
 
 import torch
@@ -14,8 +17,8 @@ from torch_tpu.aot.report import Program, Report
 LEVELS = {"check": 0, "estimate": None}  # None: the compiler's own
 
 
-def compile(model, inputs=(), *, topology="v5e:1x1", optimizer=None, targets=(), loss=None, dtype=None, mode="check",
-            timeout=None, libtpu=None) -> Report:
+def compile(model, inputs=(), *, topology="v5e:1x1", optimizer=None, targets=(), loss=None, dtype=None, mesh=None,
+            parallelize=None, mode="check", timeout=None, libtpu=None) -> Report:
     """Compiles a step for a TPU topology and reports what the compiler says. Nothing is computed here.
 
     `model`: a module on any device, "meta" included, or a function of tensors. Of its tensors, `inputs` and `targets`
@@ -23,6 +26,11 @@ def compile(model, inputs=(), *, topology="v5e:1x1", optimizer=None, targets=(),
     With one, a function from parameters to an optimizer such as torch.optim.AdamW, it is a training step: forward,
     `loss(output, *targets)`, backward, step. The default loss is output.loss where there is such a thing, else the
     mean of the output. `dtype` is that of autocast.
+
+    `mesh`: {"data": 2, "tensor": 2} for that many devices. All run the step of the first rank, in a process group of
+    that size; before, parallelize(model, device_mesh) shards the model and returns it, or None where it changed it in
+    place, as fully_shard and parallelize_module do. DistributedDataParallel cannot be recorded: it reads values. Figures
+    are those of one device.
 
     `mode` "check" compiles quickly: accepted or refused, memory, operations, bytes. "estimate" compiles as for a run,
     many times slower, and adds the compiler's own schedule to the estimate of time. `timeout`: seconds for a program.
@@ -37,22 +45,44 @@ def compile(model, inputs=(), *, topology="v5e:1x1", optimizer=None, targets=(),
         names = compiler.describe()["topologies"]
         if topology not in names:
             raise ValueError(f"{topology!r} is no TPU topology; there are {', '.join(names)}")
-        texts = _record(model, inputs, targets, optimizer, loss or _default_loss, dtype)
-        return Report(topology, mode, [_compile(compiler, text, LEVELS[mode], timeout) for text in texts])
+        with dry_run(), _device_mesh(mesh or {}) as device_mesh:
+            model, inputs, targets = _without_values(model), _without_values(inputs), _without_values(targets)
+            if parallelize is not None:
+                model = parallelize(model, device_mesh) or model
+            step = (_training(model, inputs, targets, optimizer, loss or _default_loss, dtype) if optimizer
+                    else _inference(model, inputs, dtype))
+            texts = _record(step)
+        devices = math.prod((mesh or {}).values())
+        return Report(topology, mode, devices,
+                      [_compile(compiler, text, runs, devices, LEVELS[mode], timeout) for text, runs in texts.items()])
 
 
-def _record(model, inputs, targets, optimizer, loss, dtype):
-    """The programs of one step, once its optimizer has its states."""
-    with dry_run():
-        model, inputs, targets = _without_values(model), _without_values(inputs), _without_values(targets)
-        step = (_training(model, inputs, targets, optimizer, loss, dtype) if optimizer
-                else _inference(model, inputs, dtype))
-        step()
-        torch.tpu.synchronize()
-        with capture(sources=True) as programs:
-            result = step()  # held until the block ends, because it is what the step computes
-        del result
-    return list(dict.fromkeys(programs))
+def _record(step):
+    """{program: how often it runs} in one step, once its optimizer has its states."""
+    step()
+    torch.tpu.synchronize()
+    with capture(sources=True) as programs:
+        result = step()  # held until the block ends, because it is what the step computes
+    del result
+    return collections.Counter(programs)
+
+
+@contextlib.contextmanager
+def _device_mesh(mesh):
+    """A default process group of as many ranks as the mesh has, of which this process is the first; its DeviceMesh."""
+    if not mesh:
+        yield None
+        return
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if dist.is_initialized():
+        raise ValueError("mesh= makes a default process group of its own, but there is one already")
+    dist.init_process_group("tpu", store=dist.HashStore(), rank=0, world_size=math.prod(mesh.values()))
+    try:
+        yield init_device_mesh("tpu", tuple(mesh.values()), mesh_dim_names=tuple(mesh))
+    finally:
+        dist.destroy_process_group()
 
 
 def _default_loss(output, *targets):
@@ -108,26 +138,27 @@ def _tensor_like(tensor):
     return empty.requires_grad_(tensor.requires_grad)
 
 
-def _compile(compiler, text, level, timeout) -> Program:
-    program = Program(text=text, collectives=hlo.collectives(text))
+def _compile(compiler, text, runs, devices, level, timeout) -> Program:
+    program = Program(text=text, runs=runs, collectives=hlo.collectives(text))
+    options = {"level": level, "timeout": timeout, "replicas": devices}
     started = time.perf_counter()
     try:
         with hlo.dump() as dumped:
-            compiled = compiler.compile(text, level=level, timeout=timeout, xla_dump_to=dumped.folder)
+            compiled = compiler.compile(text, xla_dump_to=dumped.folder, **options)
             schedule = dumped.schedule()
     except CompileError as error:
         program.refused = error
         if error.reason not in ("out_of_memory", "timeout"):
-            program.source = hlo.first_refused(text, lambda part: _is_refused(compiler, part, level, timeout))
+            program.source = hlo.first_refused(text, lambda part: _is_refused(compiler, part, options))
     else:
         program.take(compiled, schedule)
     program.seconds = time.perf_counter() - started
     return program
 
 
-def _is_refused(compiler, text, level, timeout):
+def _is_refused(compiler, text, options):
     try:
-        compiler.compile(text, level=level, timeout=timeout)
+        compiler.compile(text, **options)
     except CompileError:
         return True
     return False
