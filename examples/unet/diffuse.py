@@ -87,11 +87,11 @@ def main(argv=None) -> tuple[list[float], float]:
     run, losses = train(Diffusion, args)
     samples = run.sample(args.samples)
     noise = torch.randn(samples.shape, generator=torch.Generator().manual_seed(args.seed)).clamp(-1, 1)
-    ratio = run.distance(samples) / run.distance(noise)
-    print(f"{len(samples)} samples, {run.distance(samples):.3f} from the nearest digit; {run.distance(noise):.3f} for noise")
+    distance, of_noise = run.distance(samples), run.distance(noise)
+    print(f"{len(samples)} samples, {distance:.3f} from the nearest digit; {of_noise:.3f} for noise")
     if args.picture:
         save_image(torch.nn.functional.interpolate(samples / 2 + 0.5, scale_factor=4), args.picture, nrow=8)
-    return losses, ratio
+    return losses, distance / of_noise
 
 
 if __name__ == "__main__":

@@ -24,18 +24,17 @@ def _gloo(options):
 
 
 def _backend(options, _backend_options):
-    from torch_tpu import _C
-
-    if _C.is_dry_run():
-        return _recorded(options, "tpu_dist")
-    return _C.process_group(_gloo(options), "tpu_dist")
+    return _collectives(options, "tpu_dist")
 
 
-def _recorded(options, name):
+def _collectives(options, name):
+    """The backend of a group for tensors on tpu: over Gloo, or in a dry run recorded."""
     from torch.distributed import get_world_size, is_initialized
 
     from torch_tpu import _C
 
+    if not _C.is_dry_run():
+        return _C.process_group(_gloo(options), name)
     ranks = options.global_ranks_in_group or list(range(options.group_size))
     world = get_world_size() if is_initialized() else options.group_size
     return _C.recorded_group(options.group_rank, options.group_size, replica_groups(ranks, world), name)
@@ -61,11 +60,9 @@ def _process_group(options, _backend_options):
     import torch
     from torch.distributed import ProcessGroup
 
-    from torch_tpu import _C
-
     group = ProcessGroup(options.store, options.group_rank, options.group_size)
     group._set_default_backend(ProcessGroup.BackendType.CUSTOM)
-    backend = _recorded(options, "tpu") if _C.is_dry_run() else _C.process_group(_gloo(options), "tpu")
+    backend = _collectives(options, "tpu")
     for device in ("tpu", "cpu"):
         group._register_backend(torch.device(device), ProcessGroup.BackendType.CUSTOM, backend)
     return group

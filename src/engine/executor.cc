@@ -116,9 +116,6 @@ std::vector<std::shared_ptr<pjrt::Buffer>> Executor::results_without_content(con
   std::vector<std::shared_ptr<pjrt::Buffer>> buffers;
   for (const hlo::Type& type : program.result_types())
     buffers.push_back(client_->buffer_without_content(type, device_index_));
-  for (size_t i = 0; i < program.leaves.size(); ++i) {
-    if (program.successors[i] >= 0) program.graph.leaves[program.leaves[i]].outcome->buffer->mark_donated();
-  }
   return buffers;
 }
 

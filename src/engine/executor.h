@@ -71,7 +71,7 @@ class Executor {
   Result<Inputs> inputs_of(const Program& program, const Families::Match& bounded) const;
   /// Writes the program for the capture in force, if any.
   Status capture(const Program& program) const;
-  /// What a dry run gives for the results; the leaves that they would take the memory of are gone.
+  /// What a dry run gives for the results.
   std::vector<std::shared_ptr<pjrt::Buffer>> results_without_content(const Program& program) const;
   Status crop(const Program& program, std::vector<std::shared_ptr<pjrt::Buffer>>& results) const;
   Status missing_program(const Program& program) const;

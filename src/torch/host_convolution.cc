@@ -3,7 +3,6 @@
 #include <ATen/ops/convolution_backward_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/convolution_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 
 #include <span>
@@ -11,19 +10,12 @@
 #include <vector>
 
 #include "hlo/builder.h"
-#include "torch/dtype.h"
 #include "torch/host_kernel_part.h"
 
 namespace torch_tpu {
 namespace {
 
-using pjrt::HostArray;
 using pjrt::HostCall;
-
-at::Tensor tensor_of(const HostArray& array) {
-  const hlo::Dims& dims = array.type.dims;
-  return at::from_blob(array.data, {dims.data(), dims.size()}, to_scalar_type(array.type.dtype));
-}
 
 struct Windows {
   std::vector<int64_t> stride, padding, dilation;
@@ -59,10 +51,7 @@ at::Tensor gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor&
 Status over_parts(const HostCall& call, int64_t size, const std::function<void(int64_t, int64_t)>& compute) {
   constexpr int64_t kStep = 16;  // the blocks of channels that oneDNN computes
   const int64_t wanted = std::min(call.threads(), size);
-  int64_t length = (size + wanted - 1) / wanted;
-  if (length > kStep) length = (length + kStep - 1) / kStep * kStep;
-  return run_torch_parts(call, (size + length - 1) / length,
-                         [&](int64_t i) { compute(i * length, std::min(length, size - i * length)); });
+  return run_torch_parts(call, size, wanted, size > wanted * kStep ? kStep : 1, compute);
 }
 
 /// Whether parts of the channels are computed rather than parts of the batch, each of which reads all
@@ -73,9 +62,9 @@ bool splits_channels(const at::Tensor& x, const at::Tensor& w, const at::Tensor&
 
 Status convolution(const HostCall& call) {
   const Windows windows(call);
-  at::Tensor y = tensor_of(call.results()[0]);
-  const at::Tensor x = tensor_of(call.inputs()[0]);
-  const at::Tensor w = tensor_of(call.inputs()[1]);
+  at::Tensor y = tensor_over(call.results()[0]);
+  const at::Tensor x = tensor_over(call.inputs()[0]);
+  const at::Tensor w = tensor_over(call.inputs()[1]);
   if (splits_channels(x, w, y)) {
     return over_parts(call, w.size(0), [&](int64_t begin, int64_t count) {
       y.narrow(1, begin, count).copy_(forward(x, w.narrow(0, begin, count), windows));
@@ -88,9 +77,9 @@ Status convolution(const HostCall& call) {
 
 Status input_gradient(const HostCall& call) {
   const Windows windows(call);
-  at::Tensor dx = tensor_of(call.results()[0]);
-  const at::Tensor dy = tensor_of(call.inputs()[0]);
-  const at::Tensor w = tensor_of(call.inputs()[1]);
+  at::Tensor dx = tensor_over(call.results()[0]);
+  const at::Tensor dy = tensor_over(call.inputs()[0]);
+  const at::Tensor w = tensor_over(call.inputs()[1]);
   const int64_t dim = splits_channels(dx, w, dy) ? 1 : 0;
   return over_parts(call, dx.size(dim), [&](int64_t begin, int64_t count) {
     at::Tensor part = dx.narrow(dim, begin, count);
@@ -103,9 +92,9 @@ Status input_gradient(const HostCall& call) {
 
 Status weight_gradient(const HostCall& call) {
   const Windows windows(call);
-  at::Tensor dw = tensor_of(call.results()[0]);
-  const at::Tensor x = tensor_of(call.inputs()[0]);
-  const at::Tensor dy = tensor_of(call.inputs()[1]);
+  at::Tensor dw = tensor_over(call.results()[0]);
+  const at::Tensor x = tensor_over(call.inputs()[0]);
+  const at::Tensor dy = tensor_over(call.inputs()[1]);
   if (splits_channels(x, dw, dy)) {
     return over_parts(call, dw.size(0), [&](int64_t begin, int64_t count) {
       at::Tensor part = dw.narrow(0, begin, count);

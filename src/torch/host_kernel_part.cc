@@ -1,10 +1,14 @@
 #include "torch/host_kernel_part.h"
 
+#include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
+
+#include "torch/dtype.h"
 
 namespace torch_tpu {
 namespace {
@@ -45,14 +49,21 @@ int (*const OneThread::get_openmp)() = symbol<int()>("omp_get_max_threads");
 
 }  // namespace
 
-Status run_torch_parts(const pjrt::HostCall& call, int64_t count, const std::function<void(int64_t)>& part) {
+at::Tensor tensor_over(const pjrt::HostArray& array) {
+  const hlo::Dims& dims = array.type.dims;
+  return at::from_blob(array.data, {dims.data(), dims.size()}, to_scalar_type(array.type.dtype));
+}
+
+Status run_torch_parts(const pjrt::HostCall& call, int64_t size, int64_t wanted, int64_t step,
+                       const std::function<void(int64_t, int64_t)>& part) {
+  const int64_t length = ((size + wanted - 1) / wanted + step - 1) / step * step;
   std::exception_ptr error;
   std::mutex mutex;
-  call.run_parts(count, [&](int64_t i) {
+  call.run_parts((size + length - 1) / length, [&](int64_t i) {
     try {
       const c10::InferenceMode inference;
       const OneThread one_thread;
-      part(i);
+      part(i * length, std::min(length, size - i * length));
     } catch (...) {
       const std::lock_guard lock(mutex);
       error = std::current_exception();

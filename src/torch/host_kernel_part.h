@@ -2,6 +2,8 @@
 // own.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 
@@ -9,8 +11,12 @@
 
 namespace torch_tpu {
 
-/// Calls `part` with 0 … count - 1 on threads of the plugin, in inference mode. What a part throws becomes
-/// the result.
-Status run_torch_parts(const pjrt::HostCall& call, int64_t count, const std::function<void(int64_t)>& part);
+/// A CPU tensor over the array, which stays where it is.
+at::Tensor tensor_over(const pjrt::HostArray& array);
+
+/// Divides 0 … size - 1 into about `wanted` parts, all but the last of a multiple of `step`, and calls
+/// part(begin, count) for each on threads of the plugin, in inference mode. What a part throws is thrown.
+Status run_torch_parts(const pjrt::HostCall& call, int64_t size, int64_t wanted, int64_t step,
+                       const std::function<void(int64_t, int64_t)>& part);
 
 }  // namespace torch_tpu

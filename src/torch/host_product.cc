@@ -1,12 +1,10 @@
 // Matrix products that programs on the CPU platform leave to the library that torch computes with there.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <c10/core/InferenceMode.h>
 
 #include "hlo/builder.h"
-#include "torch/dtype.h"
 #include "torch/host_kernel_part.h"
 
 namespace torch_tpu {
@@ -18,10 +16,8 @@ using pjrt::HostCall;
 /// The matrices of an array [batches..., rows, columns], which stays where it is: of rank 2 without batches,
 /// of rank 3 with any number of them.
 at::Tensor matrices(const HostArray& array) {
-  const hlo::Dims& dims = array.type.dims;
-  hlo::Dims sizes{dims[dims.size() - 2], dims.back()};
-  if (dims.size() > 2) sizes = {array.type.elements() / (sizes[0] * sizes[1]), sizes[0], sizes[1]};
-  return at::from_blob(array.data, {sizes.data(), sizes.size()}, to_scalar_type(array.type.dtype));
+  const at::Tensor all = tensor_over(array);
+  return all.dim() > 3 ? all.flatten(0, -3) : all;
 }
 
 void multiply(at::Tensor& result, const at::Tensor& lhs, const at::Tensor& rhs) {
@@ -42,16 +38,14 @@ Status matrix_product(const HostCall& call) {
   if (call.attribute("transpose_rhs") != 0) rhs = rhs.transpose(-2, -1);
   const int64_t products = result.numel() * lhs.size(-1);
   const int64_t wanted = std::min(call.threads(), products / kProductsOfPart);
-  if (wanted < 2) return run_torch_parts(call, 1, [&](int64_t) { multiply(result, lhs, rhs); });
+  if (wanted < 2) {
+    return run_torch_parts(call, 1, 1, 1, [&](int64_t, int64_t) { multiply(result, lhs, rhs); });
+  }
   // Parts of the batches, or of the longer side of the result.
   const int64_t dim = result.dim() == 3 || result.size(0) >= result.size(1) ? 0 : 1;
   const bool has_rows = result.dim() == 3 || dim == 0;
-  const int64_t size = result.size(dim);
   const int64_t step = result.dim() == 3 ? 1 : kStep;
-  const int64_t length = ((size + wanted - 1) / wanted + step - 1) / step * step;
-  return run_torch_parts(call, (size + length - 1) / length, [&](int64_t i) {
-    const int64_t begin = i * length;
-    const int64_t count = std::min(length, size - begin);
+  return run_torch_parts(call, result.size(dim), wanted, step, [&](int64_t begin, int64_t count) {
     at::Tensor part = result.narrow(dim, begin, count);
     multiply(part, has_rows ? lhs.narrow(0, begin, count) : lhs,
              dim == 1 || result.dim() == 3 ? rhs.narrow(dim, begin, count) : rhs);

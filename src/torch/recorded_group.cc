@@ -4,6 +4,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
@@ -41,8 +43,6 @@ int64_t code_of(const ReduceOp& op) {
       TORCH_CHECK_NOT_IMPLEMENTED(false, "this reduction is not available in a recorded program");
   }
 }
-
-constexpr auto kSum = static_cast<int64_t>(hlo::Reduction::kSum);
 
 /// The tensors' elements one after the other.
 at::Tensor flat(const Tensors& tensors) {
@@ -85,7 +85,7 @@ class RecordedBackend final : public c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override {
     const HostScope scope;
-    spread(tensors, record("tpu::broadcast_from", flat(tensors), {int64_t{opts.rootRank}}, {kSum}));
+    spread(tensors, record("tpu::broadcast_from", flat(tensors), int64_t{opts.rootRank}));
     return done(OpType::BROADCAST, tensors);
   }
 
@@ -142,19 +142,21 @@ class RecordedBackend final : public c10d::Backend {
     TORCH_CHECK_NOT_IMPLEMENTED(rank_ == opts.rootRank,
                                 "scatter from another process is not available in a recorded program");
     const HostScope scope;
-    spread(outputs, record("tpu::scatter_from", flat(inputs.at(0)), {int64_t{opts.rootRank}}, {kSum}));
+    spread(outputs, record("tpu::scatter_from", flat(inputs.at(0)), int64_t{opts.rootRank}));
     return done(OpType::SCATTER, outputs);
   }
 
  private:
-  /// The flat result of an operator on the flat `operand`; its arguments are `before`, the groups, `after`.
-  at::Tensor record(std::string_view op, const at::Tensor& operand, std::initializer_list<int64_t> before,
-                    std::initializer_list<int64_t> after = {}) const {
-    std::vector<ops::Arg> args{ops::TensorArg{0}};
-    for (const int64_t number : before) args.emplace_back(number);
+  /// The flat result of an operator on the flat `operand`; `detail` is the argument before the groups, if
+  /// any.
+  at::Tensor record(std::string_view op, const at::Tensor& operand,
+                    std::optional<int64_t> detail = std::nullopt) const {
+    std::vector<ops::Arg> args;
+    args.reserve(4);
+    args.emplace_back(ops::TensorArg{0});
+    if (detail) args.emplace_back(*detail);
     args.emplace_back(replicas_);
     args.emplace_back(int64_t{size_});
-    for (const int64_t number : after) args.emplace_back(number);
     return make_tensor(record_internal(op, {read(operand)}, std::move(args)));
   }
 
@@ -165,23 +167,23 @@ class RecordedBackend final : public c10d::Backend {
   WorkPtr reduce_all(OpType type, const Tensors& tensors, const ReduceOp& op) {
     const HostScope scope;
     for (const at::Tensor& tensor : tensors)
-      spread({tensor}, averaged(record("tpu::all_reduce", flat({tensor}), {code_of(op)}), op));
+      spread({tensor}, averaged(record("tpu::all_reduce", flat({tensor}), code_of(op)), op));
     return done(type, tensors);
   }
 
   void gather(const Tensors& outputs, const Tensors& inputs) {
     const HostScope scope;
-    spread(outputs, record("tpu::all_gather", flat(inputs), {}));
+    spread(outputs, record("tpu::all_gather", flat(inputs)));
   }
 
   void scatter_reduced(const at::Tensor& output, const Tensors& inputs, const ReduceOp& op) {
     const HostScope scope;
-    spread({output}, averaged(record("tpu::reduce_scatter", flat(inputs), {code_of(op)}), op));
+    spread({output}, averaged(record("tpu::reduce_scatter", flat(inputs), code_of(op)), op));
   }
 
   void exchange(const Tensors& outputs, const Tensors& inputs) {
     const HostScope scope;
-    spread(outputs, record("tpu::all_to_all", flat(inputs), {}));
+    spread(outputs, record("tpu::all_to_all", flat(inputs)));
   }
 
   WorkPtr done(OpType type, Tensors outputs) const {

@@ -3,13 +3,11 @@
 import glob
 import os
 import re
-import tempfile
 from dataclasses import dataclass
 
 BITS = {"i1": 8, "f8E4M3FN": 8, "f8E5M2": 8, "bf16": 16, "complex<f32>": 64, "complex<f64>": 128}
 _COLLECTIVE = re.compile(r'"stablehlo\.(all_reduce|all_gather|reduce_scatter|all_to_all|collective_permute|'
                          r'collective_broadcast)"')
-_TYPE = re.compile(r"tensor<[^<>]*(?:<f\d+>)?>")
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)([^<>]+(?:<f\d+>)?)>")
 
 
@@ -22,41 +20,39 @@ def bytes_of(type_text: str) -> int:
     return bits // 8
 
 
-def collectives(text: str) -> dict[str, tuple[int, int]]:
-    """{"all_reduce": (how many, bytes of their results on one device)}"""
-    found, pending = {}, None
-    for line in text.splitlines():
-        if match := _COLLECTIVE.search(line):
-            pending = match[1]
-        # A collective with a region ends lines later, at its type; the region's own lines have result names.
-        if pending and "-> tensor" in line and (match or line.startswith("})")):
-            results = [bytes_of(part[0]) for part in re.finditer(_TENSOR, line[line.rindex("->"):])]
-            count, total = found.get(pending, (0, 0))
-            found[pending], pending = (count + 1, total + sum(results)), None
-    return found
-
-
 @dataclass
 class _Statement:
-    """One of a program's: where it ends, in lines, and what it defines."""
+    """One of a program's: its lines, from `begin` to before `end`, and what it defines."""
 
+    begin: int
     end: int
     results: list[tuple[str, str]]  # (name, type)
 
 
 def _statements(lines):
     """Of the main function, in order; those inside regions belong to the one around them."""
-    statements, name, depth = [], None, 0
+    statements, begin, depth = [], None, 0
     for number, line in enumerate(lines):
-        if depth == 0 and (match := re.match(r"(%\d+)(?::\d+)? = ", line)):
-            name = match[1]
+        if depth == 0 and line.startswith("%"):
+            begin = number
         depth += line.count("({") - line.startswith("})")
-        if name is not None and depth == 0 and "-> " in line:
-            types = _TYPE.findall(line[line.rindex("-> "):])
+        if begin is not None and depth == 0 and "-> " in line:
+            types = [match[0] for match in _TENSOR.finditer(line, line.rindex("-> "))]
+            name = re.match(r"%\d+", lines[begin])[0]
             names = [name] if len(types) == 1 else [f"{name}#{i}" for i in range(len(types))]
-            statements.append(_Statement(number + 1, list(zip(names, types))))
-            name = None
+            statements.append(_Statement(begin, number + 1, list(zip(names, types))))
+            begin = None
     return statements
+
+
+def collectives(text: str) -> dict[str, tuple[int, int]]:
+    """{"all_reduce": (how many, bytes of their results on one device)}"""
+    found, lines = {}, text.splitlines()
+    for statement in _statements(lines):
+        if match := _COLLECTIVE.search(lines[statement.begin]):
+            count, total = found.get(match[1], (0, 0))
+            found[match[1]] = count + 1, total + sum(bytes_of(kind) for _, kind in statement.results)
+    return found
 
 
 def _prefix(lines, statements):
@@ -95,28 +91,17 @@ class Schedule:
     loops: int
 
 
-class dump:  # noqa: N801  a context manager
-    """A folder for the compiler's dumps while the block lasts."""
-
-    def __enter__(self):
-        self._temporary = tempfile.TemporaryDirectory(prefix="torch_tpu_aot_")
-        self.folder = self._temporary.name
-        return self
-
-    def __exit__(self, *exc_info):
-        self._temporary.cleanup()
-
-    def schedule(self) -> Schedule | None:
-        """Of the program that was compiled; None where the compiler wrote none."""
-        paths = glob.glob(os.path.join(self.folder, "*after_codegen.txt"))
-        if not paths:
-            return None
-        with open(max(paths, key=os.path.getsize), encoding="utf-8", errors="replace") as file:
-            text = file.read()
-        loops = re.findall(r" while\(.*?body=%?([\w.-]+)", text)
-        scheduled = "".join(part for part in re.split(r"\n(?=(?:ENTRY )?%[^\n]*\{\n)", text)
-                            if part.startswith("ENTRY") or part.split(" ")[0].lstrip("%") in loops)
-        cycles = [int(number) for number in re.findall(r'"estimated_cycles":"(\d+)"', scheduled)]
-        calls = [name for name in re.findall(r' custom-call\(.*?custom_call_target="(\w+)"', scheduled)
-                 if name != "AllocateBuffer"]
-        return Schedule(sum(cycles), len(calls), len(loops))
+def schedule_of(folder: str) -> Schedule | None:
+    """Of the program whose dumps (xla_dump_to) lie in the folder; None where the compiler wrote none."""
+    paths = glob.glob(os.path.join(folder, "*after_codegen.txt"))
+    if not paths:
+        return None
+    with open(max(paths, key=os.path.getsize), encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    loops = re.findall(r" while\(.*?body=%?([\w.-]+)", text)
+    scheduled = "".join(part for part in re.split(r"\n(?=(?:ENTRY )?%[^\n]*\{\n)", text)
+                        if part.startswith("ENTRY") or part.split(" ")[0].lstrip("%") in loops)
+    cycles = [int(number) for number in re.findall(r'"estimated_cycles":"(\d+)"', scheduled)]
+    calls = [name for name in re.findall(r' custom-call\(.*?custom_call_target="(\w+)"', scheduled)
+             if name != "AllocateBuffer"]
+    return Schedule(sum(cycles), len(calls), len(loops))

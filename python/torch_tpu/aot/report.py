@@ -26,14 +26,14 @@ class Program:
     scheduled_seconds: float | None = None
     loops: int = 0  # their bodies count once in all figures but memory
     seconds: float = 0.0  # that compiling took
-    _cycles: int = 0
 
     @property
     def out_of_memory(self) -> bool:
         return self.refused is not None and self.refused.reason == "out_of_memory"
 
-    def take(self, compiled, schedule) -> None:
-        """Fills in what the compiler said. Each custom call counts -1 in its sums."""
+    def take(self, compiled, schedule, cycles_per_second: float | None) -> None:
+        """Fills in what the compiler said. Each custom call counts -1 in its sums. cycles_per_second: None where the
+        schedule is not that of a real run."""
         calls = schedule.custom_calls if schedule else 0
         self.memory, self.device_bytes = compiled.memory, compiled.device["memory_bytes"]
         self.flops = compiled.cost.get("flops", 0.0) + calls
@@ -41,7 +41,9 @@ class Program:
         seconds = compiled.cost.get("optimal_seconds")
         self.roofline_seconds = None if seconds is None else seconds + calls
         if schedule:
-            self.loops, self._cycles = schedule.loops, schedule.cycles
+            self.loops = schedule.loops
+            if cycles_per_second and schedule.cycles:
+                self.scheduled_seconds = schedule.cycles / cycles_per_second
 
 
 @dataclass
@@ -52,11 +54,6 @@ class Report:
     mode: str  # "check" or "estimate"
     devices: int  # that run the programs; all figures are of one of them
     programs: list[Program]
-
-    def __post_init__(self):
-        for program in self.programs:
-            if self.mode == "estimate" and program._cycles:
-                program.scheduled_seconds = program._cycles / self.chip.cycles_per_second
 
     @property
     def chip(self):
@@ -132,8 +129,8 @@ class Report:
         memory = program.memory
         size = {name.removesuffix("_bytes"): f"{_scaled(count, 1024)}B" for name, count in memory.items()}
         yield (f"{number}. memory {size['peak']} of {_scaled(program.device_bytes, 1024)}B: "
-               f"arguments {size['argument']}, results {size['output']} of which {size['alias']} in the arguments' place, temporaries "
-               f"{size['temporary']}; code {size['code']}")
+               f"arguments {size['argument']}, results {size['output']} of which {size['alias']} in the arguments' "
+               f"place, temporaries {size['temporary']}; code {size['code']}")
         for name, (count, size) in sorted(program.collectives.items()):
             yield f"   {count} {name}: {_scaled(size, 1024)}B"
         if program.runs > 1:
@@ -146,8 +143,9 @@ class Report:
         programs = []
         for program in self.programs:
             entry = {"accepted": program.refused is None, "runs": program.runs, "memory": program.memory,
-                     "flops": program.flops, "bytes_accessed": program.bytes_accessed, "roofline_seconds": program.roofline_seconds,
-                     "scheduled_seconds": program.scheduled_seconds, "loops": program.loops,
+                     "flops": program.flops, "bytes_accessed": program.bytes_accessed,
+                     "roofline_seconds": program.roofline_seconds, "scheduled_seconds": program.scheduled_seconds,
+                     "loops": program.loops,
                      "collectives": {name: {"count": count, "bytes": size}
                                      for name, (count, size) in program.collectives.items()},
                      "compile_seconds": program.seconds}

@@ -4,12 +4,14 @@ import collections
 import contextlib
 import copy
 import math
+import tempfile
 import time
 
 import torch
 from torch.utils._pytree import tree_map_only
 
 from torch_tpu.aot import hlo
+from torch_tpu.aot.chips import chip_of
 from torch_tpu.aot.compiler import CompileError, Compiler
 from torch_tpu.aot.recording import capture, dry_run
 from torch_tpu.aot.report import Program, Report
@@ -29,8 +31,8 @@ def compile(model, inputs=(), *, topology="v5e:1x1", optimizer=None, targets=(),
 
     `mesh`: {"data": 2, "tensor": 2} for that many devices. All run the step of the first rank, in a process group of
     that size; before, parallelize(model, device_mesh) shards the model and returns it, or None where it changed it in
-    place, as fully_shard and parallelize_module do. DistributedDataParallel cannot be recorded: it reads values. Figures
-    are those of one device.
+    place, as fully_shard and parallelize_module do. DistributedDataParallel cannot be recorded: it reads values.
+    Figures are those of one device.
 
     `mode` "check" compiles quickly: accepted or refused, memory, operations, bytes. "estimate" compiles as for a run,
     many times slower, and adds the compiler's own schedule to the estimate of time. `timeout`: seconds for a program.
@@ -45,7 +47,7 @@ def compile(model, inputs=(), *, topology="v5e:1x1", optimizer=None, targets=(),
         names = compiler.describe()["topologies"]
         if topology not in names:
             raise ValueError(f"{topology!r} is no TPU topology; there are {', '.join(names)}")
-        with dry_run(), _device_mesh(mesh or {}) as device_mesh:
+        with dry_run(), _device_mesh(mesh) as device_mesh:
             model, inputs, targets = _without_values(model), _without_values(inputs), _without_values(targets)
             if parallelize is not None:
                 model = parallelize(model, device_mesh) or model
@@ -53,8 +55,10 @@ def compile(model, inputs=(), *, topology="v5e:1x1", optimizer=None, targets=(),
                     else _inference(model, inputs, dtype))
             texts = _record(step)
         devices = math.prod((mesh or {}).values())
-        return Report(topology, mode, devices,
-                      [_compile(compiler, text, runs, devices, LEVELS[mode], timeout) for text, runs in texts.items()])
+        options = {"level": LEVELS[mode], "timeout": timeout, "replicas": devices}
+        cycles_per_second = chip_of(topology).cycles_per_second if mode == "estimate" else None
+        return Report(topology, mode, devices, [_compile(compiler, text, runs, options, cycles_per_second)
+                                                for text, runs in texts.items()])
 
 
 def _record(step):
@@ -138,20 +142,19 @@ def _tensor_like(tensor):
     return empty.requires_grad_(tensor.requires_grad)
 
 
-def _compile(compiler, text, runs, devices, level, timeout) -> Program:
+def _compile(compiler, text, runs, options, cycles_per_second) -> Program:
     program = Program(text=text, runs=runs, collectives=hlo.collectives(text))
-    options = {"level": level, "timeout": timeout, "replicas": devices}
     started = time.perf_counter()
     try:
-        with hlo.dump() as dumped:
-            compiled = compiler.compile(text, xla_dump_to=dumped.folder, **options)
-            schedule = dumped.schedule()
+        with tempfile.TemporaryDirectory(prefix="torch_tpu_aot_") as folder:
+            compiled = compiler.compile(text, xla_dump_to=folder, **options)
+            schedule = hlo.schedule_of(folder)
     except CompileError as error:
         program.refused = error
         if error.reason not in ("out_of_memory", "timeout"):
             program.source = hlo.first_refused(text, lambda part: _is_refused(compiler, part, options))
     else:
-        program.take(compiled, schedule)
+        program.take(compiled, schedule, cycles_per_second)
     program.seconds = time.perf_counter() - started
     return program
 
