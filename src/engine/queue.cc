@@ -11,6 +11,10 @@ namespace torch_tpu::engine {
 namespace {
 
 constexpr int64_t kPendingByteLimit = int64_t{2} << 30;
+// A read of what has run already ends the program that is being recorded if it has so many ops: the device
+// works while the reader thinks, and the programs of a loop that reads once a turn are those of its turn.
+constexpr size_t kWorthAProgram = 16;
+
 // Recording waits when so many programs wait for the worker: what they hold stays bounded.
 constexpr size_t kMostProgramsInFlight = 4;
 
@@ -186,8 +190,12 @@ Result<std::shared_ptr<pjrt::Buffer>> Queue::materialize(const TensorPtr& tensor
   RETURN_IF_ERROR(pjrt::check_not_forked());
   Ending ending{Cause::kHostRead, source_line()};
   std::unique_lock lock(mutex_);
-  if (tensor->output_ >= 0)
+  if (tensor->output_ >= 0) {
     (void)run_pending(lock, std::move(ending));  // the tensor itself carries its error
+  } else if (graph_.nodes.size() >= kWorthAProgram && recording_epoch_ != epoch_) {
+    cut_.reset();
+    hand_off(graph_.nodes.size(), std::move(ending), lock);
+  }
   const OutcomePtr outcome = tensor->outcome_;
   progress_.wait(lock, [&] { return outcome->settled; });
   RETURN_IF_ERROR(take_broken_check());

@@ -9,25 +9,27 @@ namespace torch_tpu::ops {
 using hlo::Compare;
 using hlo::Reduction;
 
-// Bins as ATen's linear histogram kernel assigns them, which rounds each step; equal bounds stand for those
-// of the data.
+// Bins as ATen's linear histogram kernel assigns them, which rounds each step; for integers as its CUDA
+// kernel does, in whole numbers. Equal bounds stand for those of the data.
 OP("aten::histc") {
   const Value self = op.tensor(0);
-  require_floating(op, self, "histogram_cpu");
+  const bool is_integer = hlo::is_integer(self.dtype());
+  if (!is_integer) require_floating(op, self, "histogram_cpu");
   const int64_t bins = op.integer(1);
   Builder& builder = op.builder();
-  const Value x = flatten(to_compute(self));
+  const Value x = flatten(is_integer ? hlo::convert(self, DType::kS64) : to_compute(self));
   if (x.dim(0) == 0) return {builder.splat(0.0, {self.dtype(), {bins}})};
   const Value given_low = op.scalar(2, x.dtype());
   const Value given_high = op.scalar(3, x.dtype());
   const Value from_data = compare(Compare::kEq, given_low, given_high);
   const Value low = select(from_data, reduce(x, Reduction::kMin, Dims{0}), given_low);
   const Value high = select(from_data, reduce(x, Reduction::kMax, Dims{0}), given_high);
-  op.check(!(is_finite(low) & is_finite(high)), Code::kInvalidArgument, "torch.histc: range is not finite");
+  if (!is_integer)
+    op.check(!(is_finite(low) & is_finite(high)), Code::kInvalidArgument, "torch.histc: range is not finite");
   const Value flat = compare(Compare::kEq, low, high);
   const Value left = select(flat, low - 1.0, low);
   const Value right = select(flat, high + 1.0, high);
-  const DType dtype = self.dtype();
+  const DType dtype = is_integer ? x.dtype() : self.dtype();
   const Value offset = rounded(rounded(x - left, dtype) * static_cast<double>(bins), dtype);
   const Value scaled = rounded(exact_quotient(offset, rounded(right - left, dtype)), dtype);
   const Value bin = hlo::convert(scaled, DType::kS32);

@@ -65,12 +65,14 @@ at::Tensor meta_copy(const at::Tensor& tensor, bool is_out) {
   return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
 }
 
-/// A CPU tensor with all elements equal: in the memory of one, unless it is written.
+/// A CPU tensor with all elements equal: a large one in the memory of one element, unless it is written.
 at::Tensor filled(const at::Tensor& like, int number, bool is_written) {
+  constexpr int64_t kMostOwnElements = 1 << 14;
+  const bool is_whole = is_written || like.numel() <= kMostOwnElements;
   at::Tensor elements =
-      is_written ? empty_cpu(like.sizes(), like.scalar_type()) : empty_cpu({1}, like.scalar_type());
+      is_whole ? empty_cpu(like.sizes(), like.scalar_type()) : empty_cpu({1}, like.scalar_type());
   elements.fill_(number);
-  return is_written ? elements : elements.as_strided(like.sizes(), std::vector<int64_t>(like.dim(), 0));
+  return is_whole ? elements : elements.as_strided(like.sizes(), std::vector<int64_t>(like.dim(), 0));
 }
 
 // Larger calls are not repeated on the CPU only to learn what it says.
