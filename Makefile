@@ -29,7 +29,7 @@ help:
 
 # torch is named exactly: any other release means another build of this package, and may mean gigabytes of CUDA.
 # The XLA:CPU plugin is the newest there is; --no-deps because its metadata asks for jax, which it does not need.
-$(VENV)/.environment: requirements-build.txt requirements-test.txt
+$(VENV)/.environment: requirements-build.txt requirements-test.txt requirements-examples.txt
 	@$(PYTHON3) -c 'import sys; sys.exit("Python 3.11 or later: make PYTHON3=…" if sys.version_info < (3, 11) else 0)'
 	test -x $(PYTHON) || $(PYTHON3) -m venv $(VENV)
 	$(PIP) install torch==2.13.0 $(TORCH_ARGS)

@@ -19,6 +19,7 @@ def flags(description: str, **defaults) -> argparse.ArgumentParser:
     parser.add_argument("--compile", action="store_true", help="run the step through torch.compile")
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="fp32", help="bf16: autocast")
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--stop", type=int, metavar="STEP", help="end here, while schedules count on to --steps")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
@@ -107,18 +108,20 @@ class Training:
 
     def load(self, path) -> None:
         """Continues what `save` wrote, on this device or another."""
-        state = torch.load(path, map_location=self.device)
+        state = torch.load(path, map_location="cpu")  # the optimizer counts its steps on the host
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step = state["step"]
-        self.generator.set_state(state["data"].cpu())
-        torch.set_rng_state(state["random"]["cpu"].cpu())
+        self.generator.set_state(state["data"])
+        torch.set_rng_state(state["random"]["cpu"])
         if self.device.startswith("tpu") and "tpu" in state["random"]:
-            torch.tpu.set_rng_state(state["random"]["tpu"].cpu())
+            torch.tpu.set_rng_state(state["random"]["tpu"])
+        if self.device.startswith("tpu"):
+            torch.tpu.synchronize()  # steps are rounded as their programs are cut: they start with nothing recorded
 
 
 def train(make, args) -> tuple[Training, list[float]]:
-    """Trains make(args, device) for args.steps, reports, and checks against the CPU when args.compare asks.
+    """Trains make(args, device) up to args.steps, reports, and checks against the CPU when args.compare asks.
 
     Returns the run and the losses of its steps. Raises SystemExit where the losses differ from the CPU's.
     """
@@ -128,15 +131,15 @@ def train(make, args) -> tuple[Training, list[float]]:
     count = sum(parameter.numel() for parameter in run.model.parameters())
     print(f"{count:,} parameters on {args.device}", flush=True)
     losses, units, programs, started = [], 0, [compiles(args.device)], time.perf_counter()
-    first = run.step
-    progress = tqdm(range(first, args.steps), disable=None, unit="step")
+    first, last = run.step, min(args.steps, args.stop or args.steps)
+    progress = tqdm(range(first, last), disable=None, unit="step")
     for _ in progress:
         loss, seen = run.advance()
         losses.append(loss.item())  # reading it ends the program: each step runs the same one
         units += seen
         progress.set_postfix(loss=f"{losses[-1]:.4f}", refresh=False)
         programs.append(compiles(args.device))
-        if run.step % args.log == 0 or run.step in (first + 1, args.steps):
+        if run.step % args.log == 0 or run.step in (first + 1, last):
             tqdm.write(f"step {run.step:5d}  loss {losses[-1]:.4f}  {time.perf_counter() - started:6.1f} s")
             sys.stdout.flush()
     report(run, losses, units, time.perf_counter() - started, programs)

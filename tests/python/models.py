@@ -1,21 +1,13 @@
 """Small models that train in a few steps, and the loop that trains them."""
-import sys
-from pathlib import Path
-
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mingpt"
+from examples.mingpt.model import GPT, Config
 
 
 def gpt(**sizes):
     """The model of examples/mingpt, tiny, with its loss."""
-    sys.path.insert(0, str(EXAMPLE))
-    try:
-        from model import GPT, Config
-    finally:
-        sys.path.remove(str(EXAMPLE))
     return GPT(Config(**{**dict(vocabulary=11, context=8, layers=1, heads=2, width=16), **sizes}))
 
 

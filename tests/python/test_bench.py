@@ -1,14 +1,6 @@
 """The measurements of bench/: their rows, and the counts that they judge."""
-import importlib.util
-import pathlib
-import sys
-
 import pytest
 import torch
-
-ROOT = pathlib.Path(__file__).parents[2]
-if importlib.util.find_spec("bench") is None:
-    sys.path.insert(0, str(ROOT))
 
 from bench import __main__ as bench
 from bench import churn_cases, pointwise

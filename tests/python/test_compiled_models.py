@@ -1,17 +1,11 @@
 """The models of bench/ in small sizes under torch.compile: whole graphs, the curves and tokens of eager code, and
 nothing compiled twice."""
 import gc
-import importlib.util
-import pathlib
-import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
-
-if importlib.util.find_spec("bench") is None:
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from bench.decoder import Llama
 from bench.models import DLRM, GPT, MLP, ResNet, UNet, optimizer_of

@@ -76,7 +76,9 @@ def test_environment_variables_are_documented():
     assert in_docs == in_code  # {name: default}
 
 
-def test_requirements_agree():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = (ROOT / "requirements-test.txt").read_text().splitlines()
-    assert [line for line in lines if not line.startswith("#")] == project["optional-dependencies"]["test"]
+@pytest.mark.parametrize("extra", ["examples", "test"])
+def test_requirements_agree(extra):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    lines = (ROOT / f"requirements-{extra}.txt").read_text().splitlines()
+    named = [line.replace("-r requirements-examples.txt", "torch_tpu[examples]") for line in lines]
+    assert [line for line in named if not line.startswith("#")] == extras[extra]
